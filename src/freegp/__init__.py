@@ -1,0 +1,17 @@
+"""Free-form Bayesian inference in sparse Gaussian process models.
+
+Importing it turns on JAX's 64-bit numbers: the Cholesky factor of a kernel matrix does not exist in single precision.
+"""
+
+import jax
+
+jax.config.update("jax_enable_x64", True)
+
+from freegp import kernels, likelihoods, priors  # noqa: E402
+from freegp.approximation import LBFGS, AdaDelta, GaussianFit, NaturalGradient, fit_gaussian  # noqa: E402
+from freegp.inducing import Grid, InducingPoints, KMeans, Subset  # noqa: E402
+from freegp.model import SparseGP  # noqa: E402
+from freegp.target import expected_log_likelihood, log_density  # noqa: E402
+
+__all__ = ["LBFGS", "AdaDelta", "GaussianFit", "Grid", "NaturalGradient", "fit_gaussian", "InducingPoints", "KMeans", "SparseGP", "Subset", "expected_log_likelihood", "kernels", "likelihoods", "log_density", "priors"]
+__version__ = "0.1.0"

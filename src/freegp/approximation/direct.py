@@ -1,0 +1,164 @@
+"""The paper's way: gradients on mean and Cholesky factor of q(v), parameters and inducing inputs, all together.
+
+Hensman, Matthews & Ghahramani (2015), and section 3, step 1, of the paper: parameters and Z are held for the first few hundred
+iterations and free after that.
+"""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.optimize import minimize
+
+from freegp.approximation.gaussian import Gaussian, Sites, bound, sites_from_gaussian
+from freegp.approximation.natural import DIVERGED, settled
+from freegp.approximation.problem import Outcome, Problem
+from freegp.approximation.progress import FitProgress
+
+
+class Direct(eqx.Module):
+    """Everything that is optimised: q(v) by its mean and factor (S = L L^T, L the lower triangle), and the position."""
+
+    mean: Float[Array, "M P"]
+    factor: Float[Array, "P M M"]
+    position: Float[Array, " T"]
+
+    def gaussian(self) -> Gaussian:
+        """q(v)."""
+        factor = jnp.tril(self.factor)
+        log_diagonal = jnp.log(jnp.abs(jnp.diagonal(factor, axis1=-2, axis2=-1)))
+        return Gaussian(self.mean, factor @ jnp.swapaxes(factor, -1, -2), 2.0 * jnp.sum(log_diagonal, axis=-1))
+
+    def sites(self, problem: Problem) -> Sites:
+        """The same Gaussian in site form."""
+        q = self.gaussian()
+        return sites_from_gaussian(problem.at(self.position), q.mean, q.covariance)
+
+
+def _start(problem: Problem, key: PRNGKeyArray) -> Direct:
+    """The mean at random, as in the paper, and the covariance of the prior."""
+    M, P = problem.model.num_inducing, problem.model.num_latents
+    mean = 0.01 * jax.random.normal(key, (M, P))
+    return Direct(mean, jnp.broadcast_to(jnp.eye(M), (P, M, M)), problem.start())
+
+
+def _objective(problem: Problem, direct: Direct, scale: float = 1.0) -> Float[Array, ""]:
+    model = problem.at(direct.position)
+    return bound(model, problem.X, problem.y, direct.gaussian(), scale) + problem.log_prior(direct.position)
+
+
+@dataclass(frozen=True)
+class LBFGS:
+    """Settings of the paper's full-batch fit: ``frozen_steps`` on q(v) alone, then at most ``max_steps`` on everything."""
+
+    frozen_steps: int = 300
+    max_steps: int = 2000
+    tolerance: float = 1e-10
+
+    def run(self, problem: Problem, outcome: Outcome, key: PRNGKeyArray, show: bool) -> None:
+        """Fit, keeping the outcome up to date."""
+        direct = _start(problem, key)
+        with FitProgress("L-BFGS", self.frozen_steps + self.max_steps, show) as progress:
+            direct, _ = self._phase(problem, direct, self.frozen_steps, False, outcome, progress)
+            if outcome.position.size:
+                direct, finished = self._phase(problem, direct, self.max_steps, True, outcome, progress)
+            else:
+                direct, finished = self._phase(problem, direct, self.max_steps, False, outcome, progress)
+        outcome.position, outcome.sites = direct.position, direct.sites(problem)
+        if not np.isfinite(outcome.trace[-1]):
+            outcome.end("diverged", DIVERGED)
+        elif finished:
+            outcome.end("converged", f"converged in {len(outcome.trace)} steps")
+        else:
+            outcome.end("ran out", f"ran out of steps ({self.max_steps})")
+
+    def _phase(
+        self, problem: Problem, direct: Direct, steps: int, everything: bool, outcome: Outcome, progress: FitProgress
+    ) -> tuple[Direct, bool]:
+        moving, held = eqx.partition(direct, Direct(True, True, everything))
+        start, unravel = ravel_pytree(moving)
+        latest = [np.nan]
+
+        def negative(flat: np.ndarray) -> tuple[float, np.ndarray]:
+            value, slope = _value_and_slope(problem, unravel(jnp.asarray(flat)), held)
+            flat_slope = np.asarray(ravel_pytree(slope)[0])
+            if not (np.isfinite(value) and np.isfinite(flat_slope).all()):
+                return 1e100, np.zeros_like(flat)
+            latest[0] = float(value)
+            return -latest[0], -flat_slope
+
+        def callback(flat: np.ndarray) -> None:
+            at = eqx.combine(unravel(jnp.asarray(flat)), held)
+            outcome.position = at.position
+            outcome.trace.append(latest[0])
+            progress.update(len(outcome.trace), latest[0])
+
+        options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": self.tolerance, "gtol": 1e-6, "maxcor": 20}
+        best = minimize(negative, np.asarray(start), jac=True, method="L-BFGS-B", callback=callback, options=options)
+        outcome.trace.append(-float(best.fun))
+        return eqx.combine(unravel(jnp.asarray(best.x)), held), bool(best.success)
+
+
+@eqx.filter_jit
+def _value_and_slope(problem: Problem, moving: Direct, held: Direct) -> tuple[Array, Direct]:
+    return jax.value_and_grad(lambda m: _objective(problem, eqx.combine(m, held)))(moving)
+
+
+@dataclass(frozen=True)
+class AdaDelta:
+    """Settings of the paper's minibatch fit: ``frozen_steps`` on q(v) alone, then the rest of ``num_steps`` on everything."""
+
+    batch_size: int = 1000
+    num_steps: int = 5000
+    frozen_steps: int = 500
+    learning_rate: float = 1.0
+    decay: float = 0.9
+    epsilon: float = 1e-5
+
+    def run(self, problem: Problem, outcome: Outcome, key: PRNGKeyArray, show: bool) -> None:
+        """Fit, keeping the outcome up to date."""
+        key_start, key_batches = jax.random.split(key)
+        direct = _start(problem, key_start)
+        optimizer = optax.adadelta(self.learning_rate, self.decay, self.epsilon)
+        state = optimizer.init(direct)
+        chunk = min(50, self.num_steps)
+        with FitProgress("AdaDelta", self.num_steps, show) as progress:
+            for start in range(0, self.num_steps, chunk):
+                counts = jnp.arange(start, min(start + chunk, self.num_steps))
+                direct, state, values = _adadelta_steps(self, optimizer, problem, direct, state, key_batches, counts)
+                if not bool(jnp.all(jnp.isfinite(values))):
+                    return outcome.end("diverged", f"{DIVERGED}, or a smaller learning rate")
+                outcome.record(direct.position, direct.sites(problem), float(jnp.mean(values)))
+                progress.update(int(counts[-1]) + 1, outcome.trace[-1])
+        settled(outcome, self.num_steps)
+
+
+@eqx.filter_jit
+def _adadelta_steps(
+    settings: AdaDelta,
+    optimizer: optax.GradientTransformation,
+    problem: Problem,
+    direct: Direct,
+    state: optax.OptState,
+    key: PRNGKeyArray,
+    counts: Array,
+) -> tuple[Direct, optax.OptState, Array]:
+    size = min(settings.batch_size, problem.num_data)
+    scale = problem.num_data / size
+
+    def step(carry: tuple[Direct, optax.OptState], count: Array) -> tuple[tuple[Direct, optax.OptState], Array]:
+        direct, state = carry
+        batch = problem.minibatch(jax.random.fold_in(key, count), size)
+        value, slope = jax.value_and_grad(lambda d: -_objective(batch, d, scale))(direct)
+        moves = count >= settings.frozen_steps
+        slope = Direct(slope.mean, slope.factor, jnp.where(moves, slope.position, 0.0))
+        updates, state = optimizer.update(slope, state, direct)
+        return (eqx.apply_updates(direct, updates), state), -value
+
+    (direct, state), values = jax.lax.scan(step, (direct, state), counts)
+    return direct, state, values

@@ -1,0 +1,186 @@
+"""The site form: natural gradients on the sites, alternated with steps on the parameters and inducing inputs that hold them.
+
+Adam, Chang, Khan & Solin (2021); Khan & Lin (2017).
+"""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.optimize import minimize
+
+from freegp.approximation.gaussian import Sites, site_bound, site_update
+from freegp.approximation.problem import Outcome, Problem
+from freegp.approximation.progress import FitProgress
+from freegp.target.projection import covariances
+
+DIVERGED = "diverged: the bound is not a number; standardise the inputs, or start from other parameter values"
+
+
+@dataclass(frozen=True)
+class NaturalGradient:
+    """Settings of the site form.
+
+    On all data (no ``batch_size``): up to ``max_rounds`` rounds, each of at most ``site_steps`` natural-gradient steps (shortened
+    where the bound would fall) and ``optimizer_steps`` of L-BFGS, until two rounds running gain less than ``tolerance`` nats.
+    On minibatches: ``num_steps`` steps of rate ``site_rate`` on the sites and of Adam with ``learning_rate`` on the rest, the
+    first tenth of them on the sites alone, both rates falling to a tenth along a cosine.
+    """
+
+    max_rounds: int = 100
+    site_steps: int = 20
+    optimizer_steps: int = 20
+    tolerance: float = 1e-3
+    batch_size: int | None = None
+    num_steps: int = 2000
+    site_rate: float = 0.1
+    learning_rate: float = 0.02
+
+    def run(self, problem: Problem, outcome: Outcome, key: PRNGKeyArray, show: bool) -> None:
+        """Fit, keeping the outcome up to date."""
+        if self.batch_size is None or self.batch_size >= problem.num_data:
+            with FitProgress("natural gradients", self.max_rounds, show) as progress:
+                _run_rounds(self, problem, outcome, progress)
+        else:
+            with FitProgress("natural gradients, minibatches", self.num_steps, show) as progress:
+                _run_minibatches(self, problem, outcome, key, progress)
+
+
+def _run_rounds(settings: NaturalGradient, problem: Problem, outcome: Outcome, progress: FitProgress) -> None:
+    last, gain = -np.inf, np.inf
+    for completed in range(1, settings.max_rounds + 1):
+        objective = _settle_sites(settings, problem, outcome)
+        if not np.isfinite(objective):
+            return outcome.end("diverged", DIVERGED)
+        last_gain, gain, last = gain, objective - last, objective
+        progress.update(completed, objective)
+        if max(gain, last_gain) < settings.tolerance or outcome.position.size == 0:
+            return outcome.end("converged", f"converged in {completed} rounds")
+        _move_position(settings, problem, outcome)
+    outcome.end("ran out", f"ran out of rounds ({settings.max_rounds}), still gaining {gain:.2g} nats a round")
+
+
+def _settle_sites(settings: NaturalGradient, problem: Problem, outcome: Outcome) -> float:
+    """Natural-gradient steps at a fixed position until the bound stands still; never downhill."""
+    rate = 1.0
+    sites = _moved(problem, outcome.position, outcome.sites)
+    value, proposed = _evaluate(problem, outcome.position, sites)
+    for _ in range(settings.site_steps):
+        trial = sites.blended(proposed, rate)
+        trial_value, trial_proposed = _evaluate(problem, outcome.position, trial)
+        gain = float(trial_value - value)
+        if gain > -1e-10 * abs(float(value)):  # false for NaN: such a step is shortened too
+            sites, value, proposed = trial, trial_value, trial_proposed
+            if gain < 0.1 * settings.tolerance:
+                break
+            rate = min(1.0, 2.0 * rate)
+        elif rate > 1e-4:
+            rate *= 0.5
+        else:
+            break
+    outcome.record(outcome.position, sites, float(value))
+    return float(value)
+
+
+def _move_position(settings: NaturalGradient, problem: Problem, outcome: Outcome) -> None:
+    """L-BFGS on parameters and inducing inputs, the sites held."""
+    start = np.asarray(outcome.position)
+
+    def negative(position: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope = _value_and_slope(problem, position, outcome.sites)
+        if not (np.isfinite(value) and np.isfinite(slope).all()):
+            return 1e100, np.zeros_like(position)
+        return -float(value), -np.asarray(slope)
+
+    best = minimize(negative, start, jac=True, method="L-BFGS-B", options={"maxiter": settings.optimizer_steps})
+    if best.fun < negative(start)[0]:
+        outcome.position = jnp.asarray(best.x)
+
+
+@eqx.filter_jit
+def _moved(problem: Problem, position: Float[Array, " T"], sites: Sites) -> Sites:
+    return sites.moved_to(covariances(problem.at(position)))
+
+
+@eqx.filter_jit
+def _evaluate(problem: Problem, position: Float[Array, " T"], sites: Sites) -> tuple[Array, Sites]:
+    value, proposed = site_update(problem.at(position), problem.X, problem.y, sites)
+    return value + problem.log_prior(position), proposed
+
+
+@eqx.filter_jit
+def _value_and_slope(problem: Problem, position: Float[Array, " T"], sites: Sites) -> tuple[Array, Array]:
+    def objective(position: Array) -> Array:
+        return site_bound(problem.at(position), problem.X, problem.y, sites) + problem.log_prior(position)
+
+    return jax.value_and_grad(objective)(position)
+
+
+def _run_minibatches(
+    settings: NaturalGradient, problem: Problem, outcome: Outcome, key: PRNGKeyArray, progress: FitProgress
+) -> None:
+    decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
+    optimizer = optax.adam(lambda count: settings.learning_rate * decay(count))
+    state = optimizer.init(outcome.position)
+    chunk = min(50, settings.num_steps)
+    for start in range(0, settings.num_steps, chunk):
+        counts = jnp.arange(start, min(start + chunk, settings.num_steps))
+        position, sites, state, values = _minibatch_steps(
+            settings, optimizer, problem, outcome.position, outcome.sites, state, key, counts
+        )
+        if not bool(jnp.all(jnp.isfinite(values))):
+            return outcome.end("diverged", f"{DIVERGED}, or smaller rates")
+        outcome.record(position, sites, float(jnp.mean(values)))
+        progress.update(int(counts[-1]) + 1, outcome.trace[-1])
+    settled(outcome, settings.num_steps)
+
+
+def settled(outcome: Outcome, num_steps: int) -> None:
+    """Judge a noisy trace: it has converged if its last two fifths differ by less than their noise."""
+    late = np.array_split(np.asarray(outcome.trace), 5)[-2:]
+    noise = np.sqrt(sum(np.var(part) / max(len(part), 1) for part in late))
+    gain = float(np.mean(late[1]) - np.mean(late[0]))
+    if len(late[1]) > 1 and gain < 2.0 * noise:
+        outcome.end("converged", f"converged to within the noise of its minibatches in {num_steps} steps")
+    else:
+        outcome.end("ran out", f"ran out of steps ({num_steps}), still gaining {gain:.2g} nats over the last fifth")
+
+
+@eqx.filter_jit
+def _minibatch_steps(
+    settings: NaturalGradient,
+    optimizer: optax.GradientTransformation,
+    problem: Problem,
+    position: Array,
+    sites: Sites,
+    state: optax.OptState,
+    key: PRNGKeyArray,
+    counts: Array,
+) -> tuple[Array, Sites, optax.OptState, Array]:
+    assert settings.batch_size is not None
+    scale = problem.num_data / settings.batch_size
+    decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
+
+    def step(carry: tuple[Array, Sites, optax.OptState], count: Array) -> tuple[tuple[Array, Sites, optax.OptState], Array]:
+        position, sites, state = carry
+        batch = problem.minibatch(jax.random.fold_in(key, count), settings.batch_size)
+        model = batch.at(position)
+        sites = sites.moved_to(covariances(model))
+        value, proposed = site_update(model, batch.X, batch.y, sites, scale)
+        sites = sites.blended(proposed, settings.site_rate * decay(count))
+
+        def loss(position: Array) -> Array:
+            return -site_bound(batch.at(position), batch.X, batch.y, sites, scale) - problem.log_prior(position)
+
+        updates, new_state = optimizer.update(jax.grad(loss)(position), state, position)
+        moves = count >= settings.num_steps // 10
+        position = jnp.where(moves, position + updates, position)
+        state = jax.tree.map(lambda new, old: jnp.where(moves, new, old), new_state, state)
+        return (position, sites, state), value + problem.log_prior(position)
+
+    (position, sites, state), values = jax.lax.scan(step, (position, sites, state), counts)
+    return position, sites, state, values

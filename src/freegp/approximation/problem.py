@@ -1,0 +1,73 @@
+"""The optimisation problem that every method of fitting shares, and where a fit of it stands."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from freegp.approximation.gaussian import Sites
+from freegp.model import SparseGP
+from freegp.parameters import from_free, log_jacobian, log_prior, to_free
+
+Status = Literal["converged", "ran out", "diverged"]
+
+
+class Problem(eqx.Module):
+    """A prepared model and its data. A *position* is the free parameters, followed by Z if it is to be trained."""
+
+    model: SparseGP
+    X: Float[Array, "N D"]
+    y: Float[Array, " N"]
+    train_inducing: bool = eqx.field(static=True)
+
+    @property
+    def num_data(self) -> int:
+        """N."""
+        return self.X.shape[0]
+
+    def start(self) -> Float[Array, " T"]:
+        """The position of the model as it was given."""
+        free = to_free(self.model)
+        return jnp.concatenate([free, self.model.inducing_inputs.ravel()]) if self.train_inducing else free
+
+    def at(self, position: Float[Array, " T"]) -> SparseGP:
+        """The model at a position."""
+        Z = self.model.inducing_inputs
+        if not self.train_inducing:
+            return from_free(self.model, position)
+        num_free = position.size - Z.size
+        return from_free(self.model, position[:num_free]).with_inducing_inputs(position[num_free:].reshape(Z.shape))
+
+    def log_prior(self, position: Float[Array, " T"]) -> Float[Array, ""]:
+        """Log prior density of the free parameters, so that its mode is the mode of the density the samplers see."""
+        free = position[: position.size - self.model.inducing_inputs.size] if self.train_inducing else position
+        return log_prior(self.model, free) + log_jacobian(self.model, free)
+
+    def minibatch(self, key: PRNGKeyArray, size: int) -> "Problem":
+        """A problem on rows drawn at random."""
+        rows = jax.random.randint(key, (size,), 0, self.num_data)
+        model = self.model.with_likelihood(self.model.likelihood.take(rows))
+        return Problem(model, self.X[rows], self.y[rows], self.train_inducing)
+
+
+@dataclass
+class Outcome:
+    """Where a fit stands, kept up to date while it runs so that an interruption loses nothing."""
+
+    position: Float[Array, " T"]
+    sites: Sites
+    trace: list[float] = field(default_factory=list)
+    status: Status = "ran out"
+    message: str = "stopped before the first step"
+
+    def record(self, position: Float[Array, " T"], sites: Sites, objective: float) -> None:
+        """A step that was taken."""
+        self.position, self.sites = position, sites
+        self.trace.append(objective)
+
+    def end(self, status: Status, message: str) -> None:
+        """How it ended."""
+        self.status, self.message = status, message

@@ -1,0 +1,79 @@
+"""What a fit gives back."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from freegp.approximation.gaussian import Sites
+from freegp.approximation.problem import Status
+from freegp.model import SparseGP
+from freegp.target.blocks import streamed_map
+from freegp.target.projection import covariances, marginals, project_gaussian, whitening
+from freegp.validation import check_prediction_inputs, check_targets
+
+
+@dataclass(frozen=True)
+class GaussianFit:
+    """A Gaussian approximation q(v) = N(mean, covariance) with point estimates of the parameters and of Z.
+
+    Attributes
+    ----------
+    model
+        The model at the fitted parameters and inducing inputs.
+    mean, covariance
+        Of the whitened inducing values of each latent function, ``[M, P]`` and ``[P, M, M]``.
+    sites
+        The same Gaussian as factors of u, which the samplers use.
+    elbo
+        The bound on log p(y | theta) at the end, on all data.
+    trace
+        The objective (bound plus log prior) after each step.
+    status, message
+        "converged", "ran out" or "diverged", and the same in a sentence.
+    method, seconds
+        What was run and how long it took.
+    """
+
+    model: SparseGP
+    mean: Float[Array, "M P"]
+    covariance: Float[Array, "P M M"]
+    sites: Sites
+    elbo: float
+    trace: np.ndarray
+    status: Status
+    message: str
+    method: str
+    seconds: float
+
+    def predict_f(self, Xs: ArrayLike) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Mean and variance of the latent functions at new inputs."""
+        Xs = check_prediction_inputs(self.model, Xs)
+        return _predict_f(self.model, self.mean, self.covariance, jnp.asarray(Xs))
+
+    def predict_y(self, Xs: ArrayLike, exposure: ArrayLike | None = None) -> tuple[Array, Array]:
+        """Mean and variance of observations; for classes their probabilities ``[N, K]`` and p (1 - p)."""
+        mean, variance = self.predict_f(Xs)
+        return self.model.likelihood.for_prediction(mean.shape[0], exposure).predict_y(mean, variance)
+
+    def predict_log_density(
+        self, Xs: ArrayLike, ys: ArrayLike, exposure: ArrayLike | None = None
+    ) -> Float[Array, " N"]:
+        """Log predictive density of each observation."""
+        mean, variance = self.predict_f(Xs)
+        ys = check_targets(ys, mean.shape[0], "ys")
+        likelihood = self.model.likelihood.for_prediction(mean.shape[0], exposure)
+        likelihood.check_targets(ys)
+        return likelihood.predict_log_density(mean, variance, ys)
+
+    def __str__(self) -> str:
+        values = ", ".join(f"{path} = {np.round(value, 4)}" for path, value in self.model.parameter_values().items())
+        return f"Gaussian approximation by {self.method!r}: {self.message}; bound {self.elbo:.3f}; {values}"
+
+
+@eqx.filter_jit
+def _predict_f(model: SparseGP, mean: Array, covariance: Array, Xs: Array) -> tuple[Array, Array]:
+    projection = project_gaussian(whitening(covariances(model)), mean, covariance)
+    return streamed_map(lambda rows: marginals(model, projection, rows), Xs, model.block_size)

@@ -1,0 +1,127 @@
+"""Inducing inputs, and where to put them.
+
+What the model needs of an inducing variable is its covariance with itself and with the data. Points are the first kind; others
+(Fourier or Hilbert-space features) answer the same two questions.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Protocol
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from sklearn.cluster import KMeans as _KMeans
+from sklearn.cluster import MiniBatchKMeans as _MiniBatchKMeans
+
+from freegp.fields import as_float
+from freegp.kernels import Kernel
+
+
+class Inducing(eqx.Module):
+    """M inducing variables, linear functions of the latent process."""
+
+    num_inducing: eqx.AbstractVar[int]
+
+    @abstractmethod
+    def Kuu(self, kernel: Kernel) -> Float[Array, "M M"]:
+        """Their prior covariance."""
+
+    @abstractmethod
+    def Kuf(self, kernel: Kernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
+        """Their prior covariance with the process at X."""
+
+
+class InducingPoints(Inducing):
+    """Values of the process at M inputs Z."""
+
+    Z: Float[Array, "M D"] = eqx.field(converter=as_float)
+
+    @property
+    def num_inducing(self) -> int:  # type: ignore[override]
+        """M."""
+        return self.Z.shape[0]
+
+    def Kuu(self, kernel: Kernel) -> Float[Array, "M M"]:  # noqa: D102
+        return kernel(self.Z)
+
+    def Kuf(self, kernel: Kernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:  # noqa: D102
+        return kernel(self.Z, X)
+
+
+class Placement(Protocol):
+    """A way to choose Z once the data are known."""
+
+    def place(self, X: np.ndarray, seed: int) -> np.ndarray:
+        """M inputs for data at X."""
+
+
+@dataclass(frozen=True)
+class KMeans:
+    """The centres of M clusters of the data: the paper's choice, and what a plain number means."""
+
+    num_inducing: int
+
+    def place(self, X: np.ndarray, seed: int) -> np.ndarray:
+        """Centres of k-means on the distinct rows, on each column's own scale."""
+        scale = X.std(axis=0)
+        scaled = X / np.where(scale > 0, scale, 1.0)
+        distinct = np.unique(scaled, axis=0)
+        if len(distinct) < self.num_inducing:
+            raise ValueError(
+                f"{self.num_inducing} inducing points were asked for, but the data have {len(distinct)} distinct rows; "
+                f"use inducing={len(distinct)} or fewer"
+            )
+        if len(distinct) == self.num_inducing:
+            return distinct * np.where(scale > 0, scale, 1.0)
+        family = _KMeans if len(distinct) <= 20_000 else _MiniBatchKMeans
+        centres = family(self.num_inducing, n_init=1, random_state=seed).fit(distinct).cluster_centers_
+        return centres * np.where(scale > 0, scale, 1.0)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A regular grid over the range of the data, with this many points along each column (or along all alike)."""
+
+    num_points: int | tuple[int, ...]
+
+    def place(self, X: np.ndarray, seed: int) -> np.ndarray:
+        """Grid points, the range's ends among them."""
+        counts = (self.num_points,) * X.shape[1] if isinstance(self.num_points, int) else tuple(self.num_points)
+        if len(counts) != X.shape[1]:
+            raise ValueError(f"Grid has {len(counts)} counts for {X.shape[1]} input columns; give one for each, or one number")
+        axes = [np.linspace(column.min(), column.max(), count) for column, count in zip(X.T, counts, strict=True)]
+        return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
+
+
+@dataclass(frozen=True)
+class Subset:
+    """M of the data inputs, drawn at random without repetition."""
+
+    num_inducing: int
+
+    def place(self, X: np.ndarray, seed: int) -> np.ndarray:
+        """Distinct rows of X."""
+        distinct = np.unique(X, axis=0)
+        if len(distinct) < self.num_inducing:
+            raise ValueError(f"a subset of {self.num_inducing} was asked for, but the data have {len(distinct)} distinct rows")
+        rows = np.random.default_rng(seed).choice(len(distinct), self.num_inducing, replace=False)
+        return distinct[np.sort(rows)]
+
+
+def as_inducing(value: object) -> Inducing | Placement:
+    """An int is k-means, an array is Z itself; inducing variables and placements are what they are."""
+    if isinstance(value, Inducing | KMeans | Grid | Subset):
+        return value
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        if value < 1:
+            raise ValueError(f"inducing must be 1 or more, but is {value}")
+        return KMeans(int(value))
+    try:
+        Z = jnp.asarray(value, dtype=jnp.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"inducing is a number of points, an (M, D) array or a placement such as Grid(15), not {value!r}") from None
+    if Z.ndim != 2:
+        raise ValueError(f"inducing inputs must have shape (M, D), but have shape {Z.shape}; for one column use Z[:, None]")
+    return InducingPoints(Z)

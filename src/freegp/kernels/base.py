@@ -1,0 +1,100 @@
+"""What a kernel is: a covariance function with its parameters, in natural units."""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from freegp.fields import Declared
+
+
+def as_dims(active_dims: int | tuple[int, ...] | list[int] | None) -> tuple[int, ...] | None:
+    """The columns a kernel looks at, as a tuple; None means all."""
+    if active_dims is None:
+        return None
+    return (active_dims,) if isinstance(active_dims, int) else tuple(int(d) for d in active_dims)
+
+
+class Kernel(Declared):
+    """A covariance function. ``kernel(X, X2)`` is the matrix between rows, ``kernel.diagonal(X)`` that of each with itself."""
+
+    def __call__(self, X: Float[Array, "N D"], X2: Float[Array, "M D"] | None = None) -> Float[Array, "N M"]:
+        """The covariance matrix between the rows of X and of X2 (of X itself if there is no X2)."""
+        X = _as_rows(X)
+        return self.matrix(X, X if X2 is None else _as_rows(X2))
+
+    @abstractmethod
+    def matrix(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        """``k(x_i, x2_j)``."""
+
+    @abstractmethod
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
+        """``k(x_i, x_i)``."""
+
+    def __add__(self, other: "Kernel") -> "Sum":
+        return Sum(_members(self, Sum) + _members(other, Sum))
+
+    def __mul__(self, other: "Kernel") -> "Product":
+        return Product(_members(self, Product) + _members(other, Product))
+
+
+class LeafKernel(Kernel):
+    """A kernel that looks at some of the columns; ``active_dims=None`` means all of them."""
+
+    active_dims: eqx.AbstractVar[tuple[int, ...] | None]
+
+    def select(self, X: Float[Array, "N D"]) -> Float[Array, "N d"]:
+        """The columns this kernel looks at."""
+        if self.active_dims is None:
+            return X
+        if max(self.active_dims) >= X.shape[1]:
+            raise ValueError(
+                f"{type(self).__name__} looks at column {max(self.active_dims)}, but the inputs have {X.shape[1]}; "
+                "active_dims counts from 0"
+            )
+        return X[:, jnp.array(self.active_dims)]
+
+
+class Sum(Kernel):
+    """The sum of kernels: independent functions added."""
+
+    members: tuple[Kernel, ...]
+
+    def matrix(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:  # noqa: D102
+        return _accumulate(jnp.add, [member.matrix(X, X2) for member in self.members])
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:  # noqa: D102
+        return _accumulate(jnp.add, [member.diagonal(X) for member in self.members])
+
+
+class Product(Kernel):
+    """The product of kernels, entry by entry."""
+
+    members: tuple[Kernel, ...]
+
+    def matrix(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:  # noqa: D102
+        return _accumulate(jnp.multiply, [member.matrix(X, X2) for member in self.members])
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:  # noqa: D102
+        return _accumulate(jnp.multiply, [member.diagonal(X) for member in self.members])
+
+
+def _accumulate(operation: jnp.ufunc, arrays: list[Array]) -> Array:
+    total = arrays[0]
+    for array in arrays[1:]:
+        total = operation(total, array)
+    return total
+
+
+def _members(kernel: Kernel, kind: type[Sum] | type[Product]) -> tuple[Kernel, ...]:
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"a kernel combines with a kernel, not with {kernel!r}; for a number use Constant({kernel!r})")
+    return kernel.members if isinstance(kernel, kind) else (kernel,)
+
+
+def _as_rows(X: Array) -> Array:
+    X = jnp.asarray(X, dtype=jnp.float64)
+    if X.ndim != 2:
+        raise ValueError(f"inputs must have shape (N, D), but have shape {X.shape}; for one column use X[:, None]")
+    return X

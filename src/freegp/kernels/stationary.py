@@ -1,0 +1,127 @@
+"""Kernels of the distance between inputs, in units of their lengthscales."""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from freegp.fields import parameter, positive
+from freegp.kernels.base import LeafKernel, as_dims
+from freegp.numerics.distances import safe_sqrt, squared_distances
+
+
+class Stationary(LeafKernel):
+    """``variance * profile(r^2)`` with ``r^2 = sum_d (x_d - x2_d)^2 / lengthscales_d^2``."""
+
+    variance: eqx.AbstractVar[Array]
+    lengthscales: eqx.AbstractVar[Array]
+
+    @abstractmethod
+    def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:
+        """The correlation at squared scaled distance r2."""
+
+    def embed(self, X: Float[Array, "N D"]) -> Float[Array, "N d"]:
+        """The inputs in the space where the distance is taken."""
+        return self.scale(self.select(X))
+
+    def scale(self, X: Float[Array, "N d"]) -> Float[Array, "N d"]:
+        """Columns divided by their lengthscales."""
+        if self.lengthscales.ndim == 1 and self.lengthscales.shape[0] != X.shape[1]:
+            raise ValueError(
+                f"{type(self).__name__} has {self.lengthscales.shape[0]} lengthscales, but sees {X.shape[1]} input "
+                "column(s); give one lengthscale, or one for each column"
+            )
+        return X / self.lengthscales
+
+    def matrix(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:  # noqa: D102
+        return self.variance * self.profile(squared_distances(self.embed(X), self.embed(X2)))
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:  # noqa: D102
+        return jnp.broadcast_to(self.variance, X.shape[:1])
+
+
+class RBF(Stationary):
+    """Squared exponential: ``variance * exp(-r^2 / 2)``.
+
+    >>> import jax.numpy as jnp
+    >>> k = RBF(variance=2.0, lengthscales=[1.0, 3.0])
+    >>> float(k(jnp.zeros((1, 2)), jnp.array([[1.0, 0.0]]))[0, 0].round(6))
+    1.213061
+    """
+
+    variance: Array = parameter(positive, default=1.0)
+    lengthscales: Array = parameter(positive, default=1.0)
+    active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
+
+    def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
+        return jnp.exp(-0.5 * r2)
+
+
+SquaredExponential = RBF
+
+
+class Matern12(Stationary):
+    """Exponential: ``variance * exp(-r)``; continuous, rough functions."""
+
+    variance: Array = parameter(positive, default=1.0)
+    lengthscales: Array = parameter(positive, default=1.0)
+    active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
+
+    def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
+        return jnp.exp(-safe_sqrt(r2))
+
+
+class Matern32(Stationary):
+    """``variance * (1 + sqrt(3) r) exp(-sqrt(3) r)``; once differentiable functions."""
+
+    variance: Array = parameter(positive, default=1.0)
+    lengthscales: Array = parameter(positive, default=1.0)
+    active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
+
+    def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
+        r = safe_sqrt(3.0 * r2)
+        return (1.0 + r) * jnp.exp(-r)
+
+
+class Matern52(Stationary):
+    """``variance * (1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)``; twice differentiable functions."""
+
+    variance: Array = parameter(positive, default=1.0)
+    lengthscales: Array = parameter(positive, default=1.0)
+    active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
+
+    def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
+        r = safe_sqrt(5.0 * r2)
+        return (1.0 + r + 5.0 / 3.0 * r2) * jnp.exp(-r)
+
+
+class RationalQuadratic(Stationary):
+    """``variance * (1 + r^2 / (2 alpha))^-alpha``: a mixture of RBF kernels over lengthscales; RBF as alpha grows."""
+
+    variance: Array = parameter(positive, default=1.0)
+    lengthscales: Array = parameter(positive, default=1.0)
+    alpha: Array = parameter(positive, default=1.0)
+    active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
+
+    def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
+        return jnp.exp(-self.alpha * jnp.log1p(0.5 * r2 / self.alpha))
+
+
+class Periodic(Stationary):
+    """``variance * exp(-2 sum_d sin^2(pi (x_d - x2_d) / period) / lengthscales_d^2)``.
+
+    It is the RBF kernel of the inputs wrapped on a circle, which is how it is computed.
+    """
+
+    variance: Array = parameter(positive, default=1.0)
+    lengthscales: Array = parameter(positive, default=1.0)
+    period: Array = parameter(positive, default=1.0)
+    active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
+
+    def embed(self, X: Float[Array, "N D"]) -> Float[Array, "N d"]:  # noqa: D102
+        angle = 2.0 * jnp.pi * self.select(X) / self.period
+        return jnp.concatenate([self.scale(jnp.cos(angle)), self.scale(jnp.sin(angle))], axis=1)
+
+    def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
+        return jnp.exp(-0.5 * r2)

@@ -1,0 +1,138 @@
+"""The model: kernels, a likelihood, inducing variables, and what is believed of the parameters."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from freegp.inducing import Inducing, InducingPoints, Placement, as_inducing
+from freegp.kernels import Kernel
+from freegp.likelihoods import Likelihood
+from freegp.parameters import all_parameters, check_names, check_values, get_value
+from freegp.priors import Prior, as_prior
+
+
+class SparseGP(eqx.Module):
+    """A sparse Gaussian process model: P latent functions with kernel(s), seen through a likelihood, carried by M inducing variables.
+
+    Parameters
+    ----------
+    kernel
+        One kernel shared by all latent functions, or a sequence with one for each.
+    likelihood
+        How data depend on the latent functions; it says how many there are.
+    inducing
+        The number of inducing points (put by k-means), an (M, D) array, or a placement (`Grid`, `Subset`). The data inputs
+        themselves give the full Gaussian process.
+    priors
+        Priors by parameter name. A positive parameter without one has a log-normal with its value as median and scale 1.5.
+    fixed
+        Names of parameters held at their values; "kernel" holds all below it.
+    jitter
+        Added to the diagonal of Kuu, in units of its mean.
+    block_size
+        How many data are in memory at once.
+
+    >>> import freegp as fg
+    >>> model = fg.SparseGP(fg.kernels.RBF(), fg.likelihoods.Bernoulli(), inducing=10, fixed=["kernel.variance"])
+    >>> model.parameter_values()
+    {'kernel.variance': 1.0, 'kernel.lengthscales': 1.0}
+    """
+
+    kernel: Kernel | tuple[Kernel, ...]
+    likelihood: Likelihood
+    inducing: Inducing | Placement
+    priors: tuple[tuple[str, Prior], ...] = eqx.field(static=True)
+    fixed: tuple[str, ...] = eqx.field(static=True)
+    jitter: float = eqx.field(static=True)
+    block_size: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        kernel: Kernel | Sequence[Kernel],
+        likelihood: Likelihood,
+        inducing: int | ArrayLike | Inducing | Placement,
+        priors: Mapping[str, Prior] | None = None,
+        fixed: Iterable[str] = (),
+        *,
+        jitter: float = 1e-6,
+        block_size: int = 2048,
+    ):
+        self.kernel = kernel if isinstance(kernel, Kernel) else tuple(kernel)
+        self.likelihood = likelihood
+        self.inducing = as_inducing(inducing)
+        self.priors = tuple((path, as_prior(prior)) for path, prior in (priors or {}).items())
+        self.fixed = (fixed,) if isinstance(fixed, str) else tuple(fixed)
+        self.jitter = float(jitter)
+        self.block_size = int(block_size)
+        self._check()
+
+    def _check(self) -> None:
+        if not isinstance(self.likelihood, Likelihood):
+            raise TypeError(f"likelihood must be one of fg.likelihoods, such as Poisson(), but is {self.likelihood!r}")
+        if not all(isinstance(kernel, Kernel) for kernel in self.kernels):
+            raise TypeError(f"kernel must be one of fg.kernels, or one for each latent function, but is {self.kernel!r}")
+        if len(self.kernels) not in (1, self.num_latents):
+            raise ValueError(
+                f"{len(self.kernels)} kernels were given for {self.num_latents} latent function(s); give one, or one for each"
+            )
+        if self.jitter <= 0.0 or self.block_size < 1:
+            raise ValueError(f"jitter and block_size must be positive, but are {self.jitter} and {self.block_size}")
+        check_names(self)
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The distinct kernels: one if shared, else one for each latent function."""
+        return self.kernel if isinstance(self.kernel, tuple) else (self.kernel,)
+
+    @property
+    def num_latents(self) -> int:
+        """P."""
+        return self.likelihood.num_latents
+
+    @property
+    def num_inducing(self) -> int:
+        """M."""
+        return self.placed.num_inducing
+
+    @property
+    def placed(self) -> Inducing:
+        """The inducing variables, which must have been placed."""
+        if not isinstance(self.inducing, Inducing):
+            raise ValueError(
+                f"the inducing points are still to be placed ({self.inducing}); call model.prepared(X), or give inducing as an array"
+            )
+        return self.inducing
+
+    @property
+    def inducing_inputs(self) -> Float[Array, "M D"]:
+        """Z."""
+        placed = self.placed
+        if not isinstance(placed, InducingPoints):
+            raise ValueError(f"{type(placed).__name__} has no inducing inputs")
+        return placed.Z
+
+    def prepared(self, X: np.ndarray, seed: int = 0) -> "SparseGP":
+        """The model with Z placed for data at X and every prior, the default ones too, written out."""
+        check_values(self)
+        priors = {p.path: p.prior for p in all_parameters(self) if p.prior is not None}
+        inducing = self.inducing if isinstance(self.inducing, Inducing) else self.inducing.place(np.asarray(X), seed)
+        return self._replace(priors=priors, inducing=inducing)
+
+    def with_inducing_inputs(self, Z: Float[Array, "M D"]) -> "SparseGP":
+        """The model with other inducing inputs."""
+        return self._replace(inducing=InducingPoints(Z))
+
+    def with_likelihood(self, likelihood: Likelihood) -> "SparseGP":
+        """The model with another likelihood of the same parameters (another exposure, say)."""
+        return self._replace(likelihood=likelihood)
+
+    def _replace(self, **changes: Any) -> "SparseGP":
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return SparseGP(**(fields | {"priors": dict(self.priors)} | changes))
+
+    def parameter_values(self) -> dict[str, Any]:
+        """Every parameter by name, in natural units."""
+        return {p.path: np.asarray(get_value(self, p.path)).tolist() for p in all_parameters(self)}

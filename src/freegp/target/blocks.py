@@ -1,0 +1,93 @@
+"""Sums over data, a block at a time: memory is O(M block) and not O(M N), for the value and for its gradient.
+
+A term's gradient is taken block by block, in the same pass as its value, and added up; reverse-mode differentiation of the whole
+sum would keep every block's intermediates instead.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from freegp.fields import per_datum_fields
+from freegp.likelihoods import Likelihood
+
+Term = Callable[[PyTree, PyTree], Float[Array, " block"]]
+"""``term(parameters, rows)``: one number for each row of a block."""
+
+
+def streamed_sum(term: Term, parameters: PyTree, rows: PyTree, block_size: int) -> Float[Array, ""]:
+    """Sum of a term over the rows of the data (arrays alike in their first axis); differentiable in the parameters alone."""
+    rows = jax.lax.stop_gradient(rows)
+    num_rows = jax.tree.leaves(rows)[0].shape[0]
+    if num_rows <= block_size:
+        return jnp.sum(term(parameters, rows))
+    return _sum_blocks(parameters, term, *_cut(rows, num_rows, block_size))
+
+
+def streamed_map(term: Callable[[PyTree], PyTree], rows: PyTree, block_size: int) -> PyTree:
+    """A function of blocks of rows, put together again; for predictions."""
+    num_rows = jax.tree.leaves(rows)[0].shape[0]
+    if num_rows <= block_size:
+        return term(rows)
+    blocks, _ = _cut(rows, num_rows, block_size)
+    results = jax.lax.map(term, blocks)
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:num_rows], results)
+
+
+def per_datum_part(likelihood: Likelihood) -> PyTree:
+    """The likelihood with only the fields that hold one number a datum; `eqx.combine` lays it over the whole again."""
+    names = per_datum_fields(likelihood)
+    spec = jax.tree.map(lambda _: False, likelihood)
+    if names:
+        spec = eqx.tree_at(lambda s: [getattr(s, name) for name in names], spec, [True] * len(names))
+    return eqx.filter(likelihood, spec)
+
+
+def _cut(rows: PyTree, num_rows: int, block_size: int) -> tuple[PyTree, Float[Array, "blocks block"]]:
+    """Rows in equal blocks, the last filled up with copies of the first row, and a mask that leaves the copies out."""
+    num_blocks = -(-num_rows // block_size)
+    size = -(-num_rows // num_blocks)
+    padding = num_blocks * size - num_rows
+
+    def cut(x: Array) -> Array:
+        padded = jnp.concatenate([x, jnp.broadcast_to(x[:1], (padding, *x.shape[1:]))]) if padding else x
+        return padded.reshape(num_blocks, size, *x.shape[1:])
+
+    mask = (jnp.arange(num_blocks * size) < num_rows).reshape(num_blocks, size)
+    return jax.tree.map(cut, rows), mask
+
+
+@eqx.filter_custom_vjp
+def _sum_blocks(parameters: PyTree, term: Term, blocks: PyTree, mask: Array) -> Array:
+    def add(total: Array, block: tuple[PyTree, Array]) -> tuple[Array, None]:
+        rows, keep = block
+        return total + jnp.sum(jnp.where(keep, term(parameters, rows), 0.0)), None
+
+    return jax.lax.scan(add, jnp.zeros(()), (blocks, mask))[0]
+
+
+@_sum_blocks.def_fwd
+def _sum_blocks_forward(
+    perturbed: PyTree, parameters: PyTree, term: Term, blocks: PyTree, mask: Array
+) -> tuple[Array, PyTree]:
+    moving, still = eqx.partition(parameters, perturbed)
+
+    @jax.value_and_grad
+    def block_sum(moving: PyTree, rows: PyTree, keep: Array) -> Array:
+        return jnp.sum(jnp.where(keep, term(eqx.combine(moving, still), rows), 0.0))
+
+    def add(carry: Any, block: tuple[PyTree, Array]) -> tuple[Any, None]:
+        return jax.tree.map(jnp.add, carry, block_sum(moving, *block)), None
+
+    start = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, moving))
+    value, gradient = jax.lax.scan(add, start, (blocks, mask))[0]
+    return value, gradient
+
+
+@_sum_blocks.def_bwd
+def _sum_blocks_backward(gradient: PyTree, cotangent: Array, *_: Any) -> PyTree:
+    return jax.tree.map(lambda g: cotangent * g, gradient)

@@ -1,0 +1,77 @@
+"""From inducing variables to the latent functions at the data.
+
+Whatever is said of the inducing values, a Gaussian conditional or a Gaussian approximation, the latents at an input x with
+``k = k(Z, x)`` have
+
+    mean = k^T weights          variance = k(x, x) - k^T precision k
+
+so everything of size N needs only the weights and the precision, and everything of size M is done once.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from freegp.model import SparseGP
+from freegp.numerics.linalg import inverse_cholesky, quadratic_form
+
+
+class Projection(eqx.Module):
+    """Weights ``[M, P]`` and precision ``[1 or P, M, M]`` (one where the latent functions share it)."""
+
+    weights: Float[Array, "M P"]
+    precision: Float[Array, "S M M"]
+
+
+def covariances(model: SparseGP) -> Float[Array, "K M M"]:
+    """Kuu of each distinct kernel, with the jitter on its diagonal."""
+    return jnp.stack([_with_jitter(model.placed.Kuu(kernel), model.jitter) for kernel in model.kernels])
+
+
+def _with_jitter(Kuu: Float[Array, "M M"], jitter: float) -> Float[Array, "M M"]:
+    return Kuu + jitter * jnp.mean(jnp.diag(Kuu)) * jnp.eye(Kuu.shape[0])
+
+
+def whitening(Kuu: Float[Array, "K M M"]) -> Float[Array, "K M M"]:
+    """R^-1 of each, where R R^T = Kuu."""
+    return jax.vmap(inverse_cholesky)(Kuu)
+
+
+def project_whitened(inverse_factors: Float[Array, "K M M"], whitened: Float[Array, "M P"]) -> Projection:
+    """The conditional of the latents given u = R v (paper eq. 8): mean ``Kuf^T R^-T v``, variance what A leaves unexplained."""
+    precision = jnp.einsum("kab,kac->kbc", inverse_factors, inverse_factors)
+    return Projection(unwhiten(inverse_factors, whitened), precision)
+
+
+def project_gaussian(
+    inverse_factors: Float[Array, "K M M"], mean: Float[Array, "M P"], covariance: Float[Array, "P M M"]
+) -> Projection:
+    """The latents under q(v) = N(mean, covariance): precision ``R^-T (I - S) R^-1``."""
+    rest = jnp.eye(mean.shape[0]) - covariance
+    precision = jnp.swapaxes(inverse_factors, -1, -2) @ rest @ inverse_factors
+    return Projection(unwhiten(inverse_factors, mean), precision)
+
+
+def unwhiten(inverse_factors: Float[Array, "K M M"], whitened: Float[Array, "M P"]) -> Float[Array, "M P"]:
+    """``R^-T v``, the weights of the kernel functions at Z."""
+    if inverse_factors.shape[0] == 1:
+        return inverse_factors[0].T @ whitened
+    return jnp.einsum("pab,ap->bp", inverse_factors, whitened)
+
+
+def marginals(
+    model: SparseGP, projection: Projection, X: Float[Array, "N D"]
+) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+    """Mean and variance of each latent at each input."""
+    Kuf = jnp.stack([model.placed.Kuf(kernel, X) for kernel in model.kernels])
+    prior = jnp.stack([kernel.diagonal(X) for kernel in model.kernels])
+    shape = (X.shape[0], projection.weights.shape[1])
+    if Kuf.shape[0] == 1:
+        mean = Kuf[0].T @ projection.weights
+        explained = jax.vmap(quadratic_form, in_axes=(0, None))(projection.precision, Kuf[0])
+    else:
+        mean = jnp.einsum("pmn,mp->np", Kuf, projection.weights)
+        explained = jax.vmap(quadratic_form)(projection.precision, Kuf)
+    variance = jnp.maximum(prior - explained, 0.0)
+    return mean, jnp.broadcast_to(variance.T, shape)
