@@ -11,7 +11,25 @@ from freegp import kernels, likelihoods, priors  # noqa: E402
 from freegp.approximation import LBFGS, AdaDelta, GaussianFit, NaturalGradient, fit_gaussian  # noqa: E402
 from freegp.inducing import Grid, InducingPoints, KMeans, Subset  # noqa: E402
 from freegp.model import SparseGP  # noqa: E402
+from freegp.saving import load  # noqa: E402
 from freegp.target import expected_log_likelihood, log_density  # noqa: E402
 
-__all__ = ["LBFGS", "AdaDelta", "GaussianFit", "Grid", "NaturalGradient", "fit_gaussian", "InducingPoints", "KMeans", "SparseGP", "Subset", "expected_log_likelihood", "kernels", "likelihoods", "log_density", "priors"]
+__all__ = [
+    "LBFGS",
+    "AdaDelta",
+    "GaussianFit",
+    "Grid",
+    "InducingPoints",
+    "KMeans",
+    "NaturalGradient",
+    "SparseGP",
+    "Subset",
+    "expected_log_likelihood",
+    "fit_gaussian",
+    "kernels",
+    "likelihoods",
+    "load",
+    "log_density",
+    "priors",
+]
 __version__ = "0.1.0"

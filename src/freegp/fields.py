@@ -5,7 +5,7 @@ the declaration from the class.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -15,12 +15,18 @@ from jaxtyping import Array, ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 
+from freegp.saving import registered
+
 positive = constraints.positive
 unit_interval = constraints.unit_interval
 real = constraints.real
 ordered = constraints.ordered_vector
 
 _WORDS = ((positive, "positive"), (unit_interval, "between 0 and 1"), (ordered, "increasing"), (real, "finite"))
+
+
+Value: TypeAlias = Any
+"""The type of a parameter: a number or an array when it is given, a float64 array once it is stored."""
 
 
 def as_float(value: ArrayLike) -> Array:
@@ -57,7 +63,11 @@ def per_datum_fields(module: eqx.Module) -> tuple[str, ...]:
 
 
 class Declared(eqx.Module):
-    """A module that checks its parameters against their constraints when it is made."""
+    """A module that checks its parameters against their constraints when it is made, and can be saved."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        registered(cls)
 
     def __check_init__(self) -> None:
         for name, constraint, _ in declared_parameters(self):

@@ -17,12 +17,16 @@ from sklearn.cluster import MiniBatchKMeans as _MiniBatchKMeans
 
 from freegp.fields import as_float
 from freegp.kernels import Kernel
+from freegp.saving import registered
 
 
 class Inducing(eqx.Module):
     """M inducing variables, linear functions of the latent process."""
 
-    num_inducing: eqx.AbstractVar[int]
+    @property
+    @abstractmethod
+    def num_inducing(self) -> int:
+        """M."""
 
     @abstractmethod
     def Kuu(self, kernel: Kernel) -> Float[Array, "M M"]:
@@ -33,14 +37,14 @@ class Inducing(eqx.Module):
         """Their prior covariance with the process at X."""
 
 
+@registered
 class InducingPoints(Inducing):
     """Values of the process at M inputs Z."""
 
     Z: Float[Array, "M D"] = eqx.field(converter=as_float)
 
     @property
-    def num_inducing(self) -> int:  # type: ignore[override]
-        """M."""
+    def num_inducing(self) -> int:  # noqa: D102
         return self.Z.shape[0]
 
     def Kuu(self, kernel: Kernel) -> Float[Array, "M M"]:  # noqa: D102
@@ -57,6 +61,7 @@ class Placement(Protocol):
         """M inputs for data at X."""
 
 
+@registered
 @dataclass(frozen=True)
 class KMeans:
     """The centres of M clusters of the data: the paper's choice, and what a plain number means."""
@@ -80,6 +85,7 @@ class KMeans:
         return centres * np.where(scale > 0, scale, 1.0)
 
 
+@registered
 @dataclass(frozen=True)
 class Grid:
     """A regular grid over the range of the data, with this many points along each column (or along all alike)."""
@@ -95,6 +101,7 @@ class Grid:
         return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
 
 
+@registered
 @dataclass(frozen=True)
 class Subset:
     """M of the data inputs, drawn at random without repetition."""
@@ -121,7 +128,9 @@ def as_inducing(value: object) -> Inducing | Placement:
     try:
         Z = jnp.asarray(value, dtype=jnp.float64)
     except (TypeError, ValueError):
-        raise TypeError(f"inducing is a number of points, an (M, D) array or a placement such as Grid(15), not {value!r}") from None
+        raise TypeError(
+            f"inducing is a number of points, an (M, D) array or a placement such as Grid(15), not {value!r}"
+        ) from None
     if Z.ndim != 2:
         raise ValueError(f"inducing inputs must have shape (M, D), but have shape {Z.shape}; for one column use Z[:, None]")
     return InducingPoints(Z)

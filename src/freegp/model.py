@@ -12,10 +12,12 @@ from freegp.kernels import Kernel
 from freegp.likelihoods import Likelihood
 from freegp.parameters import all_parameters, check_names, check_values, get_value
 from freegp.priors import Prior, as_prior
+from freegp.saving import registered
 
 
+@registered
 class SparseGP(eqx.Module):
-    """A sparse Gaussian process model: P latent functions with kernel(s), seen through a likelihood, carried by M inducing variables.
+    """P latent functions with Gaussian process priors, seen through a likelihood and carried by M inducing variables.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ class SparseGP(eqx.Module):
         kernel: Kernel | Sequence[Kernel],
         likelihood: Likelihood,
         inducing: int | ArrayLike | Inducing | Placement,
-        priors: Mapping[str, Prior] | None = None,
+        priors: Mapping[str, Prior] | Iterable[tuple[str, Prior]] = (),
         fixed: Iterable[str] = (),
         *,
         jitter: float = 1e-6,
@@ -63,7 +65,7 @@ class SparseGP(eqx.Module):
         self.kernel = kernel if isinstance(kernel, Kernel) else tuple(kernel)
         self.likelihood = likelihood
         self.inducing = as_inducing(inducing)
-        self.priors = tuple((path, as_prior(prior)) for path, prior in (priors or {}).items())
+        self.priors = tuple((path, as_prior(prior)) for path, prior in dict(priors).items())
         self.fixed = (fixed,) if isinstance(fixed, str) else tuple(fixed)
         self.jitter = float(jitter)
         self.block_size = int(block_size)
@@ -102,7 +104,7 @@ class SparseGP(eqx.Module):
         """The inducing variables, which must have been placed."""
         if not isinstance(self.inducing, Inducing):
             raise ValueError(
-                f"the inducing points are still to be placed ({self.inducing}); call model.prepared(X), or give inducing as an array"
+                f"the inducing points are still to be placed ({self.inducing}); call model.prepared(X), or give them as an array"
             )
         return self.inducing
 
@@ -131,7 +133,7 @@ class SparseGP(eqx.Module):
 
     def _replace(self, **changes: Any) -> "SparseGP":
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return SparseGP(**(fields | {"priors": dict(self.priors)} | changes))
+        return SparseGP(**(fields | changes))
 
     def parameter_values(self) -> dict[str, Any]:
         """Every parameter by name, in natural units."""

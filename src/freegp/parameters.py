@@ -140,7 +140,9 @@ def check_values(model: HasParameters) -> None:
             raise ValueError(f"{p.path} starts at {np.asarray(value).tolist()}, where its prior {prior} is zero; start it inside")
         shape = np.broadcast_shapes(*(np.shape(argument) for argument in prior.arguments))
         if shape not in ((), p.shape):
-            raise ValueError(f"the prior of {p.path} has shape {shape}, but the parameter has shape {p.shape}; give one, or one each")
+            raise ValueError(
+                f"the prior of {p.path} has shape {shape}, but the parameter has shape {p.shape}; give one, or one each"
+            )
 
 
 def _walk(model: HasParameters) -> Iterator[tuple[str, eqx.Module, str, Constraint, bool]]:

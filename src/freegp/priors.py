@@ -13,6 +13,8 @@ import numpyro.distributions as dist
 from jaxtyping import Array, ArrayLike
 from numpyro.distributions.constraints import Constraint
 
+from freegp.saving import registered
+
 _DISTRIBUTIONS: dict[str, type[dist.Distribution]] = {
     "Gamma": dist.Gamma,
     "InverseGamma": dist.InverseGamma,
@@ -27,6 +29,7 @@ _DISTRIBUTIONS: dict[str, type[dist.Distribution]] = {
 }
 
 
+@registered
 @dataclass(frozen=True)
 class Prior:
     """A distribution by its registered name and its arguments; nested tuples stand for one argument for each entry."""

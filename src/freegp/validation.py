@@ -16,7 +16,7 @@ def check_inputs(X: ArrayLike, name: str = "X") -> np.ndarray:
         raise ValueError(f"{name} must have shape (N, D), but has shape {X.shape}{remedy}")
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise ValueError(f"{name} is empty (shape {X.shape}); give at least one row and one column")
-    bad = ~np.isfinite(X).all(axis=1)
+    bad = np.any(~np.isfinite(X), axis=1)
     if bad.any():
         raise ValueError(f"{name} is NaN or infinite in {_rows(bad)}; drop them or fill them in")
     return X
@@ -87,7 +87,7 @@ def _check_inducing(model: SparseGP, X: np.ndarray) -> None:
         _, first, counts = np.unique(Z, axis=0, return_index=True, return_counts=True)
         if (counts > 1).any():
             twin = Z[first[np.argmax(counts > 1)]]
-            rows = np.flatnonzero((Z == twin).all(axis=1))[:2]
+            rows = np.flatnonzero((twin == Z).all(axis=1))[:2]
             raise ValueError(f"rows {rows[0]} and {rows[1]} of inducing are the same point; drop one (np.unique(Z, axis=0))")
     asked = model.inducing.num_inducing if isinstance(model.inducing, Inducing) else getattr(model.inducing, "num_inducing", 0)
     if asked > X.shape[0]:
@@ -115,4 +115,3 @@ def _rows(bad: np.ndarray) -> str:
     index = np.flatnonzero(bad)
     listed = ", ".join(str(i) for i in index[:5])
     return f"row{'s' if index.size > 1 else ''} {listed}" + (f" and {index.size - 5} more" if index.size > 5 else "")
-

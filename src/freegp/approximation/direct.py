@@ -4,6 +4,7 @@ Hensman, Matthews & Ghahramani (2015), and section 3, step 1, of the paper: para
 iterations and free after that.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -13,12 +14,12 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
-from scipy.optimize import minimize
 
 from freegp.approximation.gaussian import Gaussian, Sites, bound, sites_from_gaussian
 from freegp.approximation.natural import DIVERGED, settled
 from freegp.approximation.problem import Outcome, Problem
 from freegp.approximation.progress import FitProgress
+from freegp.approximation.search import ascend
 
 
 class Direct(eqx.Module):
@@ -54,54 +55,54 @@ def _objective(problem: Problem, direct: Direct, scale: float = 1.0) -> Float[Ar
 
 @dataclass(frozen=True)
 class LBFGS:
-    """Settings of the paper's full-batch fit: ``frozen_steps`` on q(v) alone, then at most ``max_steps`` on everything."""
+    """Settings of the paper's full-batch fit: ``frozen_steps`` on q(v) alone, then at most ``max_steps`` on everything.
+
+    It has converged when a fresh start gains less than ``tolerance`` nats.
+    """
 
     frozen_steps: int = 300
     max_steps: int = 2000
-    tolerance: float = 1e-10
+    tolerance: float = 1e-4
 
     def run(self, problem: Problem, outcome: Outcome, key: PRNGKeyArray, show: bool) -> None:
         """Fit, keeping the outcome up to date."""
         direct = _start(problem, key)
-        with FitProgress("L-BFGS", self.frozen_steps + self.max_steps, show) as progress:
-            direct, _ = self._phase(problem, direct, self.frozen_steps, False, outcome, progress)
-            if outcome.position.size:
-                direct, finished = self._phase(problem, direct, self.max_steps, True, outcome, progress)
-            else:
-                direct, finished = self._phase(problem, direct, self.max_steps, False, outcome, progress)
-        outcome.position, outcome.sites = direct.position, direct.sites(problem)
-        if not np.isfinite(outcome.trace[-1]):
-            outcome.end("diverged", DIVERGED)
-        elif finished:
+        phases = ((False, self.frozen_steps), (outcome.position.size > 0, self.max_steps))
+
+        def follow(latest: Direct, value: float) -> None:
+            nonlocal direct
+            direct = latest
+            outcome.trace.append(value)
+            progress.update(len(outcome.trace), value)
+
+        if not np.isfinite(_objective(problem, direct)):
+            return outcome.end("diverged", DIVERGED)
+        try:
+            with FitProgress("L-BFGS", self.frozen_steps + self.max_steps, show) as progress:
+                finished = [self._phase(problem, direct, *phase, follow) for phase in phases][-1]
+        finally:
+            outcome.position, outcome.sites = direct.position, direct.sites(problem)
+        if finished:
             outcome.end("converged", f"converged in {len(outcome.trace)} steps")
         else:
-            outcome.end("ran out", f"ran out of steps ({self.max_steps})")
+            outcome.end("ran out", f"ran out of steps ({self.max_steps}) before it stopped gaining")
 
     def _phase(
-        self, problem: Problem, direct: Direct, steps: int, everything: bool, outcome: Outcome, progress: FitProgress
-    ) -> tuple[Direct, bool]:
-        moving, held = eqx.partition(direct, Direct(True, True, everything))
+        self, problem: Problem, direct: Direct, everything: bool, steps: int, follow: Callable[[Direct, float], None]
+    ) -> bool:
+        """A run on q(v), or on everything."""
+        spec = Direct(mean=True, factor=True, position=everything)  # type: ignore[arg-type]
+        moving, held = eqx.partition(direct, spec)
         start, unravel = ravel_pytree(moving)
-        latest = [np.nan]
 
-        def negative(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
             value, slope = _value_and_slope(problem, unravel(jnp.asarray(flat)), held)
-            flat_slope = np.asarray(ravel_pytree(slope)[0])
-            if not (np.isfinite(value) and np.isfinite(flat_slope).all()):
-                return 1e100, np.zeros_like(flat)
-            latest[0] = float(value)
-            return -latest[0], -flat_slope
+            return float(value), np.asarray(ravel_pytree(slope)[0])
 
-        def callback(flat: np.ndarray) -> None:
-            at = eqx.combine(unravel(jnp.asarray(flat)), held)
-            outcome.position = at.position
-            outcome.trace.append(latest[0])
-            progress.update(len(outcome.trace), latest[0])
+        def record(flat: np.ndarray, value: float) -> None:
+            follow(eqx.combine(unravel(jnp.asarray(flat)), held), value)
 
-        options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": self.tolerance, "gtol": 1e-6, "maxcor": 20}
-        best = minimize(negative, np.asarray(start), jac=True, method="L-BFGS-B", callback=callback, options=options)
-        outcome.trace.append(-float(best.fun))
-        return eqx.combine(unravel(jnp.asarray(best.x)), held), bool(best.success)
+        return ascend(objective, np.asarray(start), record, steps, self.tolerance)
 
 
 @eqx.filter_jit

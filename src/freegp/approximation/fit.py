@@ -15,6 +15,7 @@ from freegp.approximation.natural import NaturalGradient
 from freegp.approximation.problem import Outcome, Problem
 from freegp.approximation.result import GaussianFit
 from freegp.model import SparseGP
+from freegp.target.projection import covariances
 from freegp.validation import check_training_data
 
 METHODS: dict[str, type[NaturalGradient] | type[LBFGS] | type[AdaDelta]] = {
@@ -40,8 +41,8 @@ def fit_gaussian(
     model, X, y
         The model and its data, ``[N, D]`` and ``[N]``.
     method
-        "sites" (natural gradients; the default), "lbfgs" or "adadelta" (the paper's, full-batch and on minibatches), or a settings
-        object: `NaturalGradient`, `LBFGS`, `AdaDelta`.
+        "sites" (natural gradients; the default), "lbfgs" or "adadelta" (the paper's, full-batch and on minibatches), or
+        a settings object: `NaturalGradient`, `LBFGS`, `AdaDelta`.
     train_inducing
         Whether to move the inducing inputs from where they were placed.
     seed
@@ -61,13 +62,13 @@ def fit_gaussian(
     except KeyboardInterrupt:
         warnings.warn("the fit was interrupted; this is how far it came", stacklevel=2)
         outcome.end("ran out", f"was interrupted after {len(outcome.trace)} steps")
-    fitted, mean, covariance, elbo = _finish(problem, outcome.position, outcome.sites)
+    fitted, sites, mean, covariance, elbo = _finish(problem, outcome.position, outcome.sites)
     name = next(name for name, kind in METHODS.items() if isinstance(settings, kind))
     return GaussianFit(
         model=fitted,
         mean=mean,
         covariance=covariance,
-        sites=outcome.sites,
+        sites=sites,
         elbo=float(elbo),
         trace=np.asarray(outcome.trace),
         status=outcome.status,
@@ -86,7 +87,8 @@ def _settings(method: str | NaturalGradient | LBFGS | AdaDelta) -> NaturalGradie
 
 
 @eqx.filter_jit
-def _finish(problem: Problem, position: Array, sites: Sites) -> tuple[SparseGP, Array, Array, Array]:
+def _finish(problem: Problem, position: Array, sites: Sites) -> tuple[SparseGP, Sites, Array, Array, Array]:
     model = problem.at(position)
+    sites = sites.moved_to(covariances(model))
     q = sites.gaussian()
-    return model, q.mean, q.covariance, bound(model, problem.X, problem.y, q)
+    return model, sites, q.mean, q.covariance, bound(model, problem.X, problem.y, q)

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from freegp.model import SparseGP
 from freegp.numerics.linalg import inverse_cholesky, symmetrize
+from freegp.saving import registered
 from freegp.target.log_density import data_term
 from freegp.target.projection import covariances, project_gaussian, whitening
 
@@ -31,6 +32,7 @@ class Gaussian(eqx.Module):
         return 0.5 * (jnp.sum(trace - self.log_determinant) + jnp.sum(jnp.square(self.mean)) - M * P)
 
 
+@registered
 class Sites(eqx.Module):
     """Gaussian factors of u, in coordinates whitened by ``inverse_factors`` = R0^-1."""
 
@@ -73,9 +75,7 @@ def sites_from_gaussian(model: SparseGP, mean: Float[Array, "M P"], covariance: 
     return Sites(whitening(covariances(model)), symmetrize(inverse) - jnp.eye(mean.shape[0]), linear)
 
 
-def bound(
-    model: SparseGP, X: Float[Array, "N D"], y: Float[Array, " N"], q: Gaussian, scale: float = 1.0
-) -> Float[Array, ""]:
+def bound(model: SparseGP, X: Float[Array, "N D"], y: Float[Array, " N"], q: Gaussian, scale: float = 1.0) -> Float[Array, ""]:
     """Lower bound on log p(y | theta): scaled expected log likelihood less the divergence from the prior."""
     projection = project_gaussian(whitening(covariances(model)), q.mean, q.covariance)
     return scale * data_term(model, projection, X, y) - q.divergence_from_prior()
@@ -91,8 +91,9 @@ def site_bound(
 def site_update(
     model: SparseGP, X: Float[Array, "N D"], y: Float[Array, " N"], sites: Sites, scale: float = 1.0
 ) -> tuple[Float[Array, ""], Sites]:
-    """The bound at the given sites, which must stand in the model's coordinates, and the sites a full natural-gradient step leads to.
+    """The bound at the given sites, and the sites to which a full natural-gradient step leads.
 
+    The sites must stand in the model's own coordinates (`Sites.moved_to`).
     With ``g_n = dE_n/dmean_n`` and ``w_n = -2 dE_n/dvariance_n`` a full step (rate 1) is ``W = sum_n w_n a_n a_n^T`` and
     ``b = sum_n (g_n + w_n mu_n) a_n``, where ``a_n = R^-1 k_n``. Both are gradients of the data term in its projection, so
     one streamed pass yields them: ``dE/dprecision = sum_n w_n k_n k_n^T / 2``, ``dE/dweights = sum_n g_n k_n``.

@@ -1,4 +1,4 @@
-"""The site form: natural gradients on the sites, alternated with steps on the parameters and inducing inputs that hold them.
+"""The site form: natural gradients on the sites, inside a search over the parameters and inducing inputs.
 
 Adam, Chang, Khan & Solin (2021); Khan & Lin (2017).
 """
@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
-from scipy.optimize import minimize
 
 from freegp.approximation.gaussian import Sites, site_bound, site_update
 from freegp.approximation.problem import Outcome, Problem
 from freegp.approximation.progress import FitProgress
+from freegp.approximation.search import ascend
 from freegp.target.projection import covariances
 
 DIVERGED = "diverged: the bound is not a number; standardise the inputs, or start from other parameter values"
@@ -25,16 +25,16 @@ DIVERGED = "diverged: the bound is not a number; standardise the inputs, or star
 class NaturalGradient:
     """Settings of the site form.
 
-    On all data (no ``batch_size``): up to ``max_rounds`` rounds, each of at most ``site_steps`` natural-gradient steps (shortened
-    where the bound would fall) and ``optimizer_steps`` of L-BFGS, until two rounds running gain less than ``tolerance`` nats.
+    On all data (no ``batch_size``): at most ``max_steps`` of L-BFGS on the parameters and inducing inputs, of the bound at its
+    best sites; at each point these are found by at most ``site_steps`` natural-gradient steps (shortened where the bound
+    would fall) from the last ones. It has converged when a fresh start gains less than ``tolerance`` nats.
     On minibatches: ``num_steps`` steps of rate ``site_rate`` on the sites and of Adam with ``learning_rate`` on the rest, the
     first tenth of them on the sites alone, both rates falling to a tenth along a cosine.
     """
 
-    max_rounds: int = 100
-    site_steps: int = 20
-    optimizer_steps: int = 20
-    tolerance: float = 1e-3
+    max_steps: int = 300
+    site_steps: int = 30
+    tolerance: float = 1e-4
     batch_size: int | None = None
     num_steps: int = 2000
     site_rate: float = 0.1
@@ -43,62 +43,59 @@ class NaturalGradient:
     def run(self, problem: Problem, outcome: Outcome, key: PRNGKeyArray, show: bool) -> None:
         """Fit, keeping the outcome up to date."""
         if self.batch_size is None or self.batch_size >= problem.num_data:
-            with FitProgress("natural gradients", self.max_rounds, show) as progress:
-                _run_rounds(self, problem, outcome, progress)
+            with FitProgress("natural gradients", self.max_steps, show) as progress:
+                _run_full_batch(self, problem, outcome, progress)
         else:
             with FitProgress("natural gradients, minibatches", self.num_steps, show) as progress:
                 _run_minibatches(self, problem, outcome, key, progress)
 
 
-def _run_rounds(settings: NaturalGradient, problem: Problem, outcome: Outcome, progress: FitProgress) -> None:
-    last, gain = -np.inf, np.inf
-    for completed in range(1, settings.max_rounds + 1):
-        objective = _settle_sites(settings, problem, outcome)
-        if not np.isfinite(objective):
-            return outcome.end("diverged", DIVERGED)
-        last_gain, gain, last = gain, objective - last, objective
-        progress.update(completed, objective)
-        if max(gain, last_gain) < settings.tolerance or outcome.position.size == 0:
-            return outcome.end("converged", f"converged in {completed} rounds")
-        _move_position(settings, problem, outcome)
-    outcome.end("ran out", f"ran out of rounds ({settings.max_rounds}), still gaining {gain:.2g} nats a round")
+def _run_full_batch(settings: NaturalGradient, problem: Problem, outcome: Outcome, progress: FitProgress) -> None:
+    start, first = _settle_sites(settings, problem, outcome.position, outcome.sites)
+    if not np.isfinite(start):
+        return outcome.end("diverged", DIVERGED)
+    outcome.record(outcome.position, first, start)
+    progress.update(0, start)
+    if outcome.position.size == 0:
+        return outcome.end("converged", "converged: there was only q(v) to find")
+    latest = first
+
+    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        """The bound at its best sites; there, its slope is the slope with the sites held."""
+        nonlocal latest
+        position = jnp.asarray(flat)
+        value, latest = _settle_sites(settings, problem, position, outcome.sites)
+        return value, np.asarray(_slope(problem, position, latest))
+
+    def record(flat: np.ndarray, value: float) -> None:
+        outcome.record(jnp.asarray(flat), latest, value)
+        progress.update(len(outcome.trace) - 1, value)
+
+    if ascend(objective, np.asarray(outcome.position), record, settings.max_steps, settings.tolerance):
+        outcome.end("converged", f"converged in {len(outcome.trace) - 1} steps")
+    else:
+        outcome.end("ran out", f"ran out of steps ({settings.max_steps}) before it stopped gaining")
 
 
-def _settle_sites(settings: NaturalGradient, problem: Problem, outcome: Outcome) -> float:
+def _settle_sites(settings: NaturalGradient, problem: Problem, position: Float[Array, " T"], sites: Sites) -> tuple[float, Sites]:
     """Natural-gradient steps at a fixed position until the bound stands still; never downhill."""
     rate = 1.0
-    sites = _moved(problem, outcome.position, outcome.sites)
-    value, proposed = _evaluate(problem, outcome.position, sites)
+    sites = _moved(problem, position, sites)
+    value, proposed = _evaluate(problem, position, sites)
     for _ in range(settings.site_steps):
         trial = sites.blended(proposed, rate)
-        trial_value, trial_proposed = _evaluate(problem, outcome.position, trial)
+        trial_value, trial_proposed = _evaluate(problem, position, trial)
         gain = float(trial_value - value)
         if gain > -1e-10 * abs(float(value)):  # false for NaN: such a step is shortened too
             sites, value, proposed = trial, trial_value, trial_proposed
-            if gain < 0.1 * settings.tolerance:
+            if gain < 1e-3 * settings.tolerance:
                 break
             rate = min(1.0, 2.0 * rate)
         elif rate > 1e-4:
             rate *= 0.5
         else:
             break
-    outcome.record(outcome.position, sites, float(value))
-    return float(value)
-
-
-def _move_position(settings: NaturalGradient, problem: Problem, outcome: Outcome) -> None:
-    """L-BFGS on parameters and inducing inputs, the sites held."""
-    start = np.asarray(outcome.position)
-
-    def negative(position: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slope = _value_and_slope(problem, position, outcome.sites)
-        if not (np.isfinite(value) and np.isfinite(slope).all()):
-            return 1e100, np.zeros_like(position)
-        return -float(value), -np.asarray(slope)
-
-    best = minimize(negative, start, jac=True, method="L-BFGS-B", options={"maxiter": settings.optimizer_steps})
-    if best.fun < negative(start)[0]:
-        outcome.position = jnp.asarray(best.x)
+    return float(value), sites
 
 
 @eqx.filter_jit
@@ -113,11 +110,11 @@ def _evaluate(problem: Problem, position: Float[Array, " T"], sites: Sites) -> t
 
 
 @eqx.filter_jit
-def _value_and_slope(problem: Problem, position: Float[Array, " T"], sites: Sites) -> tuple[Array, Array]:
+def _slope(problem: Problem, position: Float[Array, " T"], sites: Sites) -> Array:
     def objective(position: Array) -> Array:
         return site_bound(problem.at(position), problem.X, problem.y, sites) + problem.log_prior(position)
 
-    return jax.value_and_grad(objective)(position)
+    return jax.grad(objective)(position)
 
 
 def _run_minibatches(
@@ -141,10 +138,12 @@ def _run_minibatches(
 
 def settled(outcome: Outcome, num_steps: int) -> None:
     """Judge a noisy trace: it has converged if its last two fifths differ by less than their noise."""
+    if len(outcome.trace) < 10:
+        return outcome.end("ran out", f"ran out of steps ({num_steps}), too few to tell whether it had converged")
     late = np.array_split(np.asarray(outcome.trace), 5)[-2:]
-    noise = np.sqrt(sum(np.var(part) / max(len(part), 1) for part in late))
+    noise = np.sqrt(sum(np.var(part) / len(part) for part in late))
     gain = float(np.mean(late[1]) - np.mean(late[0]))
-    if len(late[1]) > 1 and gain < 2.0 * noise:
+    if gain < 2.0 * noise:
         outcome.end("converged", f"converged to within the noise of its minibatches in {num_steps} steps")
     else:
         outcome.end("ran out", f"ran out of steps ({num_steps}), still gaining {gain:.2g} nats over the last fifth")
@@ -161,13 +160,13 @@ def _minibatch_steps(
     key: PRNGKeyArray,
     counts: Array,
 ) -> tuple[Array, Sites, optax.OptState, Array]:
-    assert settings.batch_size is not None
-    scale = problem.num_data / settings.batch_size
+    size = settings.batch_size or problem.num_data
+    scale = problem.num_data / size
     decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
 
     def step(carry: tuple[Array, Sites, optax.OptState], count: Array) -> tuple[tuple[Array, Sites, optax.OptState], Array]:
         position, sites, state = carry
-        batch = problem.minibatch(jax.random.fold_in(key, count), settings.batch_size)
+        batch = problem.minibatch(jax.random.fold_in(key, count), size)
         model = batch.at(position)
         sites = sites.moved_to(covariances(model))
         value, proposed = site_update(model, batch.X, batch.y, sites, scale)

@@ -11,9 +11,18 @@ class FitProgress:
 
     def __init__(self, title: str, total: int, enabled: bool):
         console = Console(stderr=True)
-        columns = (TextColumn(title), BarColumn(), TextColumn("{task.completed}/{task.total}"), TextColumn("{task.description}"))
+        columns = (
+            TextColumn(title),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TextColumn("{task.description}"),
+        )
         self._progress = Progress(
-            *columns, TimeElapsedColumn(), console=console, disable=not (enabled and console.is_terminal), transient=True
+            *columns,
+            TimeElapsedColumn(),
+            console=console,
+            disable=not (enabled and console.is_terminal),
+            transient=True,
         )
         self._task = self._progress.add_task("compiling", total=total)
 

@@ -1,6 +1,7 @@
 """What a fit gives back."""
 
 from dataclasses import dataclass
+from os import PathLike
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,11 +11,13 @@ from jaxtyping import Array, ArrayLike, Float
 from freegp.approximation.gaussian import Sites
 from freegp.approximation.problem import Status
 from freegp.model import SparseGP
+from freegp.saving import registered, save
 from freegp.target.blocks import streamed_map
 from freegp.target.projection import covariances, marginals, project_gaussian, whitening
 from freegp.validation import check_prediction_inputs, check_targets
 
 
+@registered
 @dataclass(frozen=True)
 class GaussianFit:
     """A Gaussian approximation q(v) = N(mean, covariance) with point estimates of the parameters and of Z.
@@ -58,15 +61,17 @@ class GaussianFit:
         mean, variance = self.predict_f(Xs)
         return self.model.likelihood.for_prediction(mean.shape[0], exposure).predict_y(mean, variance)
 
-    def predict_log_density(
-        self, Xs: ArrayLike, ys: ArrayLike, exposure: ArrayLike | None = None
-    ) -> Float[Array, " N"]:
+    def predict_log_density(self, Xs: ArrayLike, ys: ArrayLike, exposure: ArrayLike | None = None) -> Float[Array, " N"]:
         """Log predictive density of each observation."""
         mean, variance = self.predict_f(Xs)
         ys = check_targets(ys, mean.shape[0], "ys")
         likelihood = self.model.likelihood.for_prediction(mean.shape[0], exposure)
         likelihood.check_targets(ys)
         return likelihood.predict_log_density(mean, variance, ys)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to one file, without pickle; `fg.load` reads it back."""
+        save(self, path)
 
     def __str__(self) -> str:
         values = ", ".join(f"{path} = {np.round(value, 4)}" for path, value in self.model.parameter_values().items())

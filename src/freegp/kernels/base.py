@@ -1,12 +1,13 @@
 """What a kernel is: a covariance function with its parameters, in natural units."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
-from freegp.fields import Declared
+from freegp.fields import Declared, as_float
 
 
 def as_dims(active_dims: int | tuple[int, ...] | list[int] | None) -> tuple[int, ...] | None:
@@ -19,10 +20,10 @@ def as_dims(active_dims: int | tuple[int, ...] | list[int] | None) -> tuple[int,
 class Kernel(Declared):
     """A covariance function. ``kernel(X, X2)`` is the matrix between rows, ``kernel.diagonal(X)`` that of each with itself."""
 
-    def __call__(self, X: Float[Array, "N D"], X2: Float[Array, "M D"] | None = None) -> Float[Array, "N M"]:
+    def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Float[Array, "N M"]:
         """The covariance matrix between the rows of X and of X2 (of X itself if there is no X2)."""
-        X = _as_rows(X)
-        return self.matrix(X, X if X2 is None else _as_rows(X2))
+        rows = _as_rows(X)
+        return self.matrix(rows, rows if X2 is None else _as_rows(X2))
 
     @abstractmethod
     def matrix(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:
@@ -80,7 +81,7 @@ class Product(Kernel):
         return _accumulate(jnp.multiply, [member.diagonal(X) for member in self.members])
 
 
-def _accumulate(operation: jnp.ufunc, arrays: list[Array]) -> Array:
+def _accumulate(operation: Callable[[Array, Array], Array], arrays: list[Array]) -> Array:
     total = arrays[0]
     for array in arrays[1:]:
         total = operation(total, array)
@@ -93,8 +94,8 @@ def _members(kernel: Kernel, kind: type[Sum] | type[Product]) -> tuple[Kernel, .
     return kernel.members if isinstance(kernel, kind) else (kernel,)
 
 
-def _as_rows(X: Array) -> Array:
-    X = jnp.asarray(X, dtype=jnp.float64)
-    if X.ndim != 2:
-        raise ValueError(f"inputs must have shape (N, D), but have shape {X.shape}; for one column use X[:, None]")
-    return X
+def _as_rows(X: ArrayLike) -> Array:
+    rows = as_float(X)
+    if rows.ndim != 2:
+        raise ValueError(f"inputs must have shape (N, D), but have shape {rows.shape}; for one column use X[:, None]")
+    return rows

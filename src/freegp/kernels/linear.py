@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from freegp.fields import parameter, positive
+from freegp.fields import Value, parameter, positive
 from freegp.kernels.base import LeafKernel, as_dims
 from freegp.numerics.distances import rows_equal
 
@@ -12,7 +12,7 @@ from freegp.numerics.distances import rows_equal
 class Linear(LeafKernel):
     """``sum_d variance_d x_d x2_d``: straight lines through the origin (add a Constant for an intercept)."""
 
-    variance: Array = parameter(positive, default=1.0)
+    variance: Value = parameter(positive, default=1.0)
     active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
 
     def matrix(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:  # noqa: D102
@@ -25,7 +25,7 @@ class Linear(LeafKernel):
 class Constant(LeafKernel):
     """``variance`` between any two inputs: an unknown level."""
 
-    variance: Array = parameter(positive, default=1.0)
+    variance: Value = parameter(positive, default=1.0)
     active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
 
     def matrix(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:  # noqa: D102
@@ -42,7 +42,7 @@ class White(LeafKernel):
     that with inducing inputs at the data the model is the full Gaussian process, nugget included.
     """
 
-    variance: Array = parameter(positive, default=1.0)
+    variance: Value = parameter(positive, default=1.0)
     active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
 
     def matrix(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:  # noqa: D102

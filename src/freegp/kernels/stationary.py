@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from freegp.fields import parameter, positive
+from freegp.fields import Value, parameter, positive
 from freegp.kernels.base import LeafKernel, as_dims
 from freegp.numerics.distances import safe_sqrt, squared_distances
 
@@ -50,8 +50,8 @@ class RBF(Stationary):
     1.213061
     """
 
-    variance: Array = parameter(positive, default=1.0)
-    lengthscales: Array = parameter(positive, default=1.0)
+    variance: Value = parameter(positive, default=1.0)
+    lengthscales: Value = parameter(positive, default=1.0)
     active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
 
     def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
@@ -64,8 +64,8 @@ SquaredExponential = RBF
 class Matern12(Stationary):
     """Exponential: ``variance * exp(-r)``; continuous, rough functions."""
 
-    variance: Array = parameter(positive, default=1.0)
-    lengthscales: Array = parameter(positive, default=1.0)
+    variance: Value = parameter(positive, default=1.0)
+    lengthscales: Value = parameter(positive, default=1.0)
     active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
 
     def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
@@ -75,8 +75,8 @@ class Matern12(Stationary):
 class Matern32(Stationary):
     """``variance * (1 + sqrt(3) r) exp(-sqrt(3) r)``; once differentiable functions."""
 
-    variance: Array = parameter(positive, default=1.0)
-    lengthscales: Array = parameter(positive, default=1.0)
+    variance: Value = parameter(positive, default=1.0)
+    lengthscales: Value = parameter(positive, default=1.0)
     active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
 
     def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
@@ -87,8 +87,8 @@ class Matern32(Stationary):
 class Matern52(Stationary):
     """``variance * (1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)``; twice differentiable functions."""
 
-    variance: Array = parameter(positive, default=1.0)
-    lengthscales: Array = parameter(positive, default=1.0)
+    variance: Value = parameter(positive, default=1.0)
+    lengthscales: Value = parameter(positive, default=1.0)
     active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
 
     def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
@@ -99,9 +99,9 @@ class Matern52(Stationary):
 class RationalQuadratic(Stationary):
     """``variance * (1 + r^2 / (2 alpha))^-alpha``: a mixture of RBF kernels over lengthscales; RBF as alpha grows."""
 
-    variance: Array = parameter(positive, default=1.0)
-    lengthscales: Array = parameter(positive, default=1.0)
-    alpha: Array = parameter(positive, default=1.0)
+    variance: Value = parameter(positive, default=1.0)
+    lengthscales: Value = parameter(positive, default=1.0)
+    alpha: Value = parameter(positive, default=1.0)
     active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
 
     def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
@@ -114,9 +114,9 @@ class Periodic(Stationary):
     It is the RBF kernel of the inputs wrapped on a circle, which is how it is computed.
     """
 
-    variance: Array = parameter(positive, default=1.0)
-    lengthscales: Array = parameter(positive, default=1.0)
-    period: Array = parameter(positive, default=1.0)
+    variance: Value = parameter(positive, default=1.0)
+    lengthscales: Value = parameter(positive, default=1.0)
+    period: Value = parameter(positive, default=1.0)
     active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
 
     def embed(self, X: Float[Array, "N D"]) -> Float[Array, "N d"]:  # noqa: D102

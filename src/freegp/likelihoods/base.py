@@ -1,6 +1,7 @@
 """What a likelihood is: how one observation depends on the latent functions at its input."""
 
 from abc import abstractmethod
+from operator import attrgetter
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -20,7 +21,10 @@ class Likelihood(Declared):
     and quadrature does the rest.
     """
 
-    num_latents: eqx.AbstractVar[int]
+    @property
+    def num_latents(self) -> int:
+        """P."""
+        return 1
 
     def log_prob(self, f: ArrayLike, y: ArrayLike) -> Float[Array, " N"]:
         """``log p(y | f)``."""
@@ -32,11 +36,13 @@ class Likelihood(Declared):
         y = as_float(y)
         return self._expected_log_prob(self._latents(mean, y.shape), self._latents(variance, y.shape), y)
 
+    @eqx.filter_jit
     def predict_y(self, mean: ArrayLike, variance: ArrayLike) -> tuple[Array, Array]:
         """Mean and variance of y for f ~ N(mean, variance); for classes their probabilities ``[N, K]``, and p (1 - p)."""
         shape = jnp.shape(mean)[:1]
         return self._predict_y(self._latents(mean, shape), self._latents(variance, shape))
 
+    @eqx.filter_jit
     def predict_log_density(self, mean: ArrayLike, variance: ArrayLike, y: ArrayLike) -> Float[Array, " N"]:
         """``log E[p(y | f)]`` for f ~ N(mean, variance)."""
         y = as_float(y)
@@ -57,7 +63,7 @@ class Likelihood(Declared):
     def take(self, rows: Int[Array, " B"]) -> "Likelihood":
         """The likelihood of these rows of the data."""
         for name in per_datum_fields(self):
-            self = eqx.tree_at(lambda s, name=name: getattr(s, name), self, getattr(self, name)[rows])
+            self = eqx.tree_at(attrgetter(name), self, getattr(self, name)[rows])
         return self
 
     def for_prediction(self, num_rows: int, exposure: ArrayLike | None = None) -> "Likelihood":

@@ -22,7 +22,6 @@ class Bernoulli(Likelihood):
     """
 
     link: Literal["probit", "logit"] = eqx.field(static=True, default="probit")
-    num_latents = 1
 
     def __check_init__(self) -> None:
         if self.link not in ("probit", "logit"):
@@ -43,7 +42,9 @@ class Bernoulli(Likelihood):
         self.check_targets(y)
         classes = np.unique(y)
         if classes.size < 2:
-            raise ValueError(f"y holds only the label {classes[0]:g}; a classifier needs both, so give it data of the other class")
+            raise ValueError(
+                f"y holds only the label {classes[0]:g}; a classifier needs both, so give it data of the other class"
+            )
 
     def _log_prob(self, f: Array, y: Array) -> Array:
         signed = jnp.where(y > 0.5, f, -f)

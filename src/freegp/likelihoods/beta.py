@@ -6,7 +6,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, PRNGKeyArray
 
-from freegp.fields import parameter, positive
+from freegp.fields import Value, parameter, positive
 from freegp.likelihoods.base import Likelihood, first_bad
 from freegp.numerics.quadrature import gaussian_expectation, gaussian_rule
 
@@ -17,13 +17,14 @@ class Beta(Likelihood):
     The expected log density is a quadrature with error below 1e-6 for concentrations up to 1000, |mean| <= 5, variance <= 10.
     """
 
-    concentration: Array = parameter(positive, default=1.0)
-    num_latents = 1
+    concentration: Value = parameter(positive, default=1.0)
 
     def check_targets(self, y: np.ndarray) -> None:  # noqa: D102
         bad = (y <= 0) | (y >= 1)
         if bad.any():
-            raise ValueError(f"Beta takes proportions strictly between 0 and 1, but {first_bad(y, bad)}; move it inside, or drop it")
+            raise ValueError(
+                f"Beta takes proportions strictly between 0 and 1, but {first_bad(y, bad)}; move it inside, or drop it"
+            )
 
     def _log_gamma_share(self, f: Array) -> Array:
         """``log Gamma(c m)`` without ever forming an m that has become 0."""

@@ -9,7 +9,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, PRNGKeyArray
 
-from freegp.fields import as_float, is_traced, parameter, per_datum, positive
+from freegp.fields import Value, as_float, is_traced, parameter, per_datum, positive
 from freegp.likelihoods.base import Likelihood, first_bad
 from freegp.numerics.quadrature import log_gaussian_expectation
 from freegp.numerics.special import expected_softplus
@@ -76,8 +76,7 @@ class Count(Likelihood):
 class Poisson(Count):
     """``y ~ Poisson(exposure * e^f)``. The expected log density is in closed form."""
 
-    exposure: Array = per_datum(default=1.0)
-    num_latents = 1
+    exposure: Value = per_datum(default=1.0)
 
     def _overdispersion(self) -> float:
         return 0.0
@@ -99,9 +98,8 @@ class NegativeBinomial(Count):
     The expected log density is a quadrature with error below ``1e-7 (y + 1 / dispersion)`` for variance <= 10.
     """
 
-    dispersion: Array = parameter(positive, default=1.0)
-    exposure: Array = per_datum(default=1.0)
-    num_latents = 1
+    dispersion: Value = parameter(positive, default=1.0)
+    exposure: Value = per_datum(default=1.0)
 
     def _overdispersion(self) -> Array:
         return self.dispersion

@@ -22,7 +22,7 @@ class Custom(Likelihood):
     variance and samples of y are found from the function on that support. A density must have a single peak. The expected
     log density is a quadrature with error below 1e-6 for |mean| <= 5, variance <= 10, where the function varies over
     distances in f of 3 or more as the logistic function does; sharper ones want a check of their own.
-    A likelihood with parameters to learn is a subclass of `Likelihood` instead.
+    A likelihood with parameters to learn, or one to be saved, is a subclass of `Likelihood` instead.
 
     >>> import jax
     >>> coin = Custom(lambda f, y: -jax.nn.softplus(-(2 * y - 1) * f), support=[0, 1])
@@ -33,7 +33,6 @@ class Custom(Likelihood):
 
     function: Callable[[Array, Array], Array] = eqx.field(static=True)
     support: str | tuple[float, ...] = eqx.field(static=True)
-    num_latents = 1
 
     def __init__(self, log_prob: Callable[[Array, Array], Array], support: str | Sequence[float] = "real"):
         if isinstance(support, str) and support not in _INTERVALS:
@@ -62,7 +61,7 @@ class Custom(Likelihood):
 
     def _zoom(self, f: Array) -> tuple[Array, Array]:
         """Points that cover the density: from everything, narrowed again and again to where it is not negligible."""
-        to_support, log_slope = _coordinates(self.support)
+        to_support, log_slope = _coordinates(str(self.support))
 
         def log_density(t: Array) -> Array:
             value = self._log_prob(f[..., None], to_support(t)) + log_slope(t)

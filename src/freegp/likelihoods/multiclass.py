@@ -7,7 +7,7 @@ import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array, ArrayLike, PRNGKeyArray
 
-from freegp.fields import as_float, parameter, unit_interval
+from freegp.fields import Value, as_float, parameter, unit_interval
 from freegp.likelihoods.base import Likelihood, check_labels
 from freegp.numerics.quadrature import gaussian_rule, positive_sqrt
 
@@ -18,7 +18,7 @@ class Multiclass(Likelihood):
     num_classes: eqx.AbstractVar[int]
 
     @property
-    def num_latents(self) -> int:  # type: ignore[override]
+    def num_latents(self) -> int:
         """One a class."""
         return self.num_classes
 
@@ -59,8 +59,8 @@ class RobustMax(Multiclass):
     """
 
     num_classes: int = eqx.field(static=True)
-    epsilon: Array = parameter(unit_interval, held=True)
     step: float = eqx.field(static=True)
+    epsilon: Value = parameter(unit_interval, held=True)
 
     def __init__(self, num_classes: int, epsilon: ArrayLike = 1e-3, step: float = 0.3):
         self.num_classes = _check_num_classes("RobustMax", num_classes)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, PRNGKeyArray
 
-from freegp.fields import as_float, ordered, parameter
+from freegp.fields import Value, as_float, ordered, parameter
 from freegp.likelihoods.base import Likelihood, check_labels
 from freegp.numerics.special import log_ndtr_difference
 
@@ -18,8 +18,7 @@ class Ordinal(Likelihood):
     variance <= 10.
     """
 
-    cutpoints: Array = parameter(ordered)
-    num_latents = 1
+    cutpoints: Value = parameter(ordered)
 
     def __init__(self, num_classes: int | None = None, cutpoints: ArrayLike | None = None):
         if cutpoints is None:

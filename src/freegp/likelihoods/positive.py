@@ -6,7 +6,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, PRNGKeyArray
 
-from freegp.fields import parameter
+from freegp.fields import Value, parameter
 from freegp.fields import positive as positive_constraint
 from freegp.likelihoods.base import Likelihood, first_bad
 
@@ -14,8 +14,7 @@ from freegp.likelihoods.base import Likelihood, first_bad
 class Gamma(Likelihood):
     """``y ~ Gamma(shape, rate = shape e^-f)``: mean ``e^f``, variance ``e^2f / shape``. Expectations in closed form."""
 
-    shape: Array = parameter(positive_constraint, default=1.0)
-    num_latents = 1
+    shape: Value = parameter(positive_constraint, default=1.0)
 
     def check_targets(self, y: np.ndarray) -> None:  # noqa: D102
         bad = y <= 0
@@ -49,8 +48,6 @@ class Gamma(Likelihood):
 
 class Exponential(Likelihood):
     """``y ~ Exponential(mean = e^f)``, a waiting time. Expectations in closed form."""
-
-    num_latents = 1
 
     def check_targets(self, y: np.ndarray) -> None:  # noqa: D102
         bad = y < 0

@@ -53,7 +53,8 @@ def log_gaussian_expectation(
     """``log E[exp(log_function(f))]`` for f ~ N(mean, variance), where the function may be far narrower than the Gaussian.
 
     The peak of the integrand is found first; then ``f = peak + width sinh(t)`` with equal steps in t sees both the peak and
-    the Gaussian's tails. The function maps ``[N, nodes]`` elementwise. For predictions: not meant to be differentiated.
+    the Gaussian's tails. The peak is found for certain where the function is log-concave. It maps ``[N, nodes]`` elementwise.
+    For predictions: not meant to be differentiated.
     """
     deviation = jnp.maximum(positive_sqrt(variance), 1e-10)[:, None]
     centre = mean[:, None]

@@ -71,9 +71,7 @@ def _sum_blocks(parameters: PyTree, term: Term, blocks: PyTree, mask: Array) -> 
 
 
 @_sum_blocks.def_fwd
-def _sum_blocks_forward(
-    perturbed: PyTree, parameters: PyTree, term: Term, blocks: PyTree, mask: Array
-) -> tuple[Array, PyTree]:
+def _sum_blocks_forward(perturbed: PyTree, parameters: PyTree, term: Term, blocks: PyTree, mask: Array) -> tuple[Array, PyTree]:
     moving, still = eqx.partition(parameters, perturbed)
 
     @jax.value_and_grad

@@ -33,9 +33,7 @@ def _expected_log_likelihood(model: SparseGP, X: Array, y: Array, whitened: Arra
     return data_term(model, project_whitened(whitening(covariances(model)), whitened), X, y)
 
 
-def data_term(
-    model: SparseGP, projection: Projection, X: Float[Array, "N D"], y: Float[Array, " N"]
-) -> Float[Array, ""]:
+def data_term(model: SparseGP, projection: Projection, X: Float[Array, "N D"], y: Float[Array, " N"]) -> Float[Array, ""]:
     """The expected log likelihood under any projection of the inducing variables, streamed over the data."""
 
     def term(parameters: tuple[SparseGP, Projection], rows: PyTree) -> Array:
@@ -50,7 +48,11 @@ def data_term(
 
 
 def log_density(
-    model: SparseGP, X: Float[Array, "N D"], y: Float[Array, " N"], free: Float[Array, " T"], whitened: Float[Array, "M P"]
+    model: SparseGP,
+    X: Float[Array, "N D"],
+    y: Float[Array, " N"],
+    free: Float[Array, " T"],
+    whitened: Float[Array, "M P"],
 ) -> Float[Array, ""]:
     """``log q(v, theta)`` up to a constant, for theta in free coordinates and a prepared model."""
     at = from_free(model, free)

@@ -60,9 +60,7 @@ def unwhiten(inverse_factors: Float[Array, "K M M"], whitened: Float[Array, "M P
     return jnp.einsum("pab,ap->bp", inverse_factors, whitened)
 
 
-def marginals(
-    model: SparseGP, projection: Projection, X: Float[Array, "N D"]
-) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+def marginals(model: SparseGP, projection: Projection, X: Float[Array, "N D"]) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
     """Mean and variance of each latent at each input."""
     Kuf = jnp.stack([model.placed.Kuf(kernel, X) for kernel in model.kernels])
     prior = jnp.stack([kernel.diagonal(X) for kernel in model.kernels])

@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from typer.testing import CliRunner
+
+import freegp as fg
+from freegp.cli import app
+from freegp.datasets import binned_counts, load_coal
+
+
+def test_demo_prints_a_table_and_writes_a_picture(tmp_path):
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "new" / "folder")])
+    assert result.exit_code == 0, result.output
+    assert "Explosions a year" in result.output
+    assert "converged" in result.output
+    picture = imread(tmp_path / "new" / "folder" / "coal.png")
+    assert picture.shape[0] > 300
+    assert picture[..., :3].std() > 0.05, "the picture is not blank"
+    fit = fg.load(tmp_path / "new" / "folder" / "fit.npz")
+    assert fit.model.parameter_values()["kernel.lengthscales"] == pytest.approx(12.2, abs=0.1)
+
+
+def test_demo_says_so_when_it_cannot_write(tmp_path):
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file")])
+    assert result.exit_code == 1
+    assert "choose another folder with --out" in " ".join(result.output.split())
+
+
+def test_help_without_arguments():
+    result = CliRunner().invoke(app, [])
+    assert "demo" in result.output
+
+
+def test_coal_data():
+    events = load_coal()
+    assert events.shape == (191,)
+    assert (np.diff(events) >= 0).all()
+    X, counts, width = binned_counts(events, 1851.0, 1963.0, 100)
+    assert X.shape == (100, 1)
+    assert counts.sum() == 191
+    assert width == pytest.approx(1.12)

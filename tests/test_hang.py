@@ -1,0 +1,17 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("hang_stress.py")
+
+
+@pytest.mark.parametrize("num_gradients", [3000, pytest.param(60_000, marks=pytest.mark.slow)])
+def test_gradients_of_several_latent_functions_come_back(num_gradients):
+    """A hang would last for ever; the watchdog gives a hundred times what the work takes."""
+    run = subprocess.run(
+        [sys.executable, str(SCRIPT), str(num_gradients)], timeout=300 + num_gradients // 10, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert f"{num_gradients} gradients" in run.stdout

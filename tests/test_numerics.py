@@ -1,0 +1,50 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.scipy.linalg import solve_triangular
+
+from freegp.numerics.distances import rows_equal, squared_distances
+from freegp.numerics.linalg import inverse_cholesky, quadratic_form
+
+
+@pytest.fixture
+def matrix():
+    root = np.random.default_rng(0).normal(size=(6, 6))
+    return jnp.asarray(root @ root.T + np.eye(6))
+
+
+def test_inverse_cholesky_against_automatic_differentiation(matrix):
+    weights = np.random.default_rng(1).normal(size=(6, 6))
+
+    def plain(K):
+        return jnp.sum(weights * solve_triangular(jnp.linalg.cholesky(0.5 * (K + K.T)), jnp.eye(6), lower=True))
+
+    value, slope = jax.value_and_grad(plain)(matrix)
+    got, got_slope = jax.value_and_grad(lambda K: jnp.sum(weights * inverse_cholesky(K)))(matrix)
+    np.testing.assert_allclose(got, value, rtol=1e-12)
+    np.testing.assert_allclose(got_slope, slope, rtol=1e-10, atol=1e-12)
+
+
+def test_quadratic_form_against_automatic_differentiation(matrix):
+    columns = jnp.asarray(np.random.default_rng(1).normal(size=(6, 9)))
+    weights = np.random.default_rng(2).normal(size=9)
+    plain = jax.value_and_grad(lambda B, K: weights @ jnp.einsum("mn,mk,kn->n", K, B, K), argnums=(0, 1))
+    ours = jax.value_and_grad(lambda B, K: weights @ quadratic_form(B, K), argnums=(0, 1))
+    for got, expected in zip(jax.tree.leaves(ours(matrix, columns)), jax.tree.leaves(plain(matrix, columns)), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_squared_distances_match_the_definition():
+    rng = np.random.default_rng(0)
+    for dims in (1, 2, 5):
+        a, b = rng.normal(size=(4, dims)) + 100.0, rng.normal(size=(3, dims)) + 100.0
+        np.testing.assert_allclose(squared_distances(a, b), np.sum((a[:, None] - b) ** 2, axis=-1), atol=1e-11)
+
+
+def test_rows_equal_sees_every_bit():
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(50, 3))
+    b = np.concatenate([a[::7], np.nextafter(a[:5], np.inf), a[:5, ::-1]])
+    np.testing.assert_array_equal(rows_equal(a, b), (a[:, None] == b).all(axis=-1))
+    assert bool(rows_equal(jnp.array([[0.0]]), jnp.array([[-0.0]]))[0, 0])
