@@ -7,9 +7,8 @@ from reference import kernel_matrix, log_marginal, numerical_gradient, rbf, tits
 
 import freegp as fg
 from freegp.approximation.fit import Problem
-from freegp.approximation.gaussian import Gaussian, bound, prior_sites, site_bound, site_update, sites_from_gaussian
+from freegp.approximation.gaussian import Gaussian, bound, prior_sites, site_bound, site_update, sites_at, sites_from_gaussian
 from freegp.approximation.natural import NaturalGradient
-from freegp.target.projection import covariances
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(0, 6, (60, 1)), axis=0)
@@ -124,7 +123,7 @@ class TestBound:
         prepared = given.prepared(X)
         sites = site_update(prepared, jnp.asarray(X), jnp.asarray(y), prior_sites(prepared))[1]
         other = eqx.tree_at(lambda m: m.kernel.lengthscales, prepared, jnp.asarray(1.1))
-        back = sites.moved_to(covariances(other)).moved_to(covariances(prepared))
+        back = sites_at(prepared, sites_at(other, sites))
         np.testing.assert_allclose(back.precision, sites.precision, atol=1e-7)
         np.testing.assert_allclose(back.linear, sites.linear, atol=1e-7)
 

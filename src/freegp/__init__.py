@@ -1,27 +1,33 @@
 """Free-form Bayesian inference in sparse Gaussian process models.
 
-Importing it turns on JAX's 64-bit numbers: the Cholesky factor of a kernel matrix does not exist in single precision.
+Importing it turns on JAX's 64-bit numbers (the Cholesky factor of a kernel matrix does not exist in single precision) and,
+unless JAX has started already, makes one CPU device for each core.
 """
 
-import jax
+from freegp.devices import configure
 
-jax.config.update("jax_enable_x64", True)
+configure()
 
 from freegp import kernels, likelihoods, priors  # noqa: E402
 from freegp.approximation import LBFGS, AdaDelta, GaussianFit, NaturalGradient, fit_gaussian  # noqa: E402
 from freegp.inducing import Grid, InducingPoints, KMeans, Subset  # noqa: E402
 from freegp.model import SparseGP  # noqa: E402
+from freegp.posterior import Posterior  # noqa: E402
+from freegp.sampling import NUTS, RotationHMC, resume, sample  # noqa: E402
 from freegp.saving import load  # noqa: E402
 from freegp.target import expected_log_likelihood, log_density  # noqa: E402
 
 __all__ = [
     "LBFGS",
+    "NUTS",
     "AdaDelta",
     "GaussianFit",
     "Grid",
     "InducingPoints",
     "KMeans",
     "NaturalGradient",
+    "Posterior",
+    "RotationHMC",
     "SparseGP",
     "Subset",
     "expected_log_likelihood",
@@ -31,5 +37,7 @@ __all__ = [
     "load",
     "log_density",
     "priors",
+    "resume",
+    "sample",
 ]
 __version__ = "0.1.0"

@@ -6,19 +6,21 @@ they were defined, so loading runs no code that is not already in the program.
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 import zipfile
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import jax
 import numpy as np
 
 FORMAT = 1
 MAX_BYTES = 64 * 2**30
+_PLAIN = "biufcSU"  # dtype kinds that an npy file keeps as they are; bfloat16, say, would come back as raw bytes
 
 _classes: dict[str, type] = {}
 _T = TypeVar("_T", bound=type)
@@ -41,22 +43,8 @@ def _name_of(cls: type) -> str:
 
 def save(value: Any, path: str | os.PathLike[str]) -> None:
     """Write an object made of registered classes; the file appears whole or not at all."""
-    arrays: dict[str, np.ndarray] = {}
-    body = _encode(value, arrays)
-    hashes = {name: _digest(array) for name, array in arrays.items()}
-    manifest = json.dumps({"freegp": FORMAT, "body": body, "sha256": hashes}, allow_nan=True)
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, manifest=np.frombuffer(manifest.encode(), dtype=np.uint8), **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
+    body, arrays = encode(value)
+    write_arrays(path, {"body": body}, arrays)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -64,18 +52,79 @@ def load(path: str | os.PathLike[str]) -> Any:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}; check the path")
-    manifest, arrays = _read(path)
-    if not isinstance(manifest, dict) or "freegp" not in manifest:
-        raise LoadError(f"{path} was not written by freegp; load takes files made by save")
-    if manifest["freegp"] != FORMAT:
-        raise LoadError(
-            f"{path} has format {manifest['freegp']!r}, and this version reads {FORMAT}; use the freegp it was saved with"
-        )
+    return decode(path, *read_arrays(path))
+
+
+def write_arrays(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Write arrays and a JSON header with their checksums; the file is durable and whole, or not there at all."""
     for name, array in arrays.items():
-        if manifest.get("sha256", {}).get(name) != _digest(array):
-            raise LoadError(f"{path} is damaged (checksum of {name}); restore it from a copy")
+        if array.dtype.kind not in _PLAIN:
+            raise TypeError(f"{name} holds {array.dtype} values, which cannot be saved; convert it to numbers or text")
+    hashes = {name: _digest(array) for name, array in arrays.items()}
+    manifest = json.dumps({"freegp": FORMAT, **header, "sha256": hashes}, allow_nan=True)
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        return _decode(manifest["body"], arrays)
+        with open(temporary, "xb") as file:
+            np.savez(file, manifest=np.frombuffer(manifest.encode(), dtype=np.uint8), **arrays)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable, on systems that let a folder be opened and synced."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except PermissionError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the arrays that `write_arrays` wrote, every checksum verified."""
+    header, arrays = _read(path)
+    if not isinstance(header, dict) or "freegp" not in header:
+        raise LoadError(f"{path} was not written by freegp; give a file that freegp saved")
+    if header["freegp"] != FORMAT:
+        raise LoadError(
+            f"{path} has format {header['freegp']!r}, and this version reads {FORMAT}; use the freegp it was saved with"
+        )
+    hashes = header.get("sha256")
+    if not isinstance(hashes, dict) or set(hashes) != set(arrays):
+        raise LoadError(f"{path} is damaged (arrays and their checksums do not match); restore it from a copy")
+    for name, array in arrays.items():
+        if hashes[name] != _digest(array):
+            raise LoadError(f"{path} is damaged (checksum of {name}); restore it from a copy")
+    return header, arrays
+
+
+def fingerprint(header: dict[str, Any]) -> str:
+    """A hash of a header and, because it lists their checksums, of the arrays that came with it."""
+    return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
+
+
+def encode(value: Any) -> tuple[Any, dict[str, np.ndarray]]:
+    """The JSON description of an object made of registered classes, and the arrays it refers to."""
+    arrays: dict[str, np.ndarray] = {}
+    return _encode(value, arrays), arrays
+
+
+def decode(path: Path, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    """The object described by a header's body; the path is for error messages."""
+    try:
+        return _decode(header["body"], arrays)
     except LoadError as error:
         raise LoadError(f"{path} cannot be loaded: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -83,18 +132,27 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def _read(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > MAX_BYTES:
-                raise LoadError(f"{path} claims to hold more than {MAX_BYTES >> 30} GiB; it is damaged or not ours")
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        manifest = json.loads(arrays.pop("manifest").tobytes().decode())
-    except LoadError:
-        raise
-    except (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        raise LoadError(f"{path} is not a freegp file or is damaged ({error}); restore it from a copy") from None
-    return manifest, arrays
+    with open(path, "rb") as file:
+        try:
+            return _parse(path, file)
+        except (LoadError, MemoryError):
+            raise
+        except Exception as error:  # a damaged archive can fail in any of its parsers: zip, zlib, npy, JSON
+            raise LoadError(f"{path} is not a freegp file or is damaged ({error}); restore it from a copy") from None
+
+
+def _parse(path: Path, file: IO[bytes]) -> tuple[Any, dict[str, np.ndarray]]:
+    arrays = {}
+    with zipfile.ZipFile(file) as archive:
+        if sum(entry.file_size for entry in archive.infolist()) > MAX_BYTES:
+            raise LoadError(f"{path} claims to hold more than {MAX_BYTES >> 30} GiB and must be damaged; restore it from a copy")
+        # Before any array is made, so that a damaged shape is not taken for a lack of memory.
+        if damaged := archive.testzip():
+            raise zipfile.BadZipFile(f"checksum of {damaged}")
+        for entry in archive.infolist():
+            with archive.open(entry) as member:
+                arrays[entry.filename.removesuffix(".npy")] = np.lib.format.read_array(member, allow_pickle=False)
+    return json.loads(arrays.pop("manifest").tobytes().decode()), arrays
 
 
 def _digest(array: np.ndarray) -> str:

@@ -10,12 +10,11 @@ import numpy as np
 from jaxtyping import Array, ArrayLike
 
 from freegp.approximation.direct import LBFGS, AdaDelta
-from freegp.approximation.gaussian import Sites, bound, prior_sites
+from freegp.approximation.gaussian import Sites, bound, prior_sites, sites_at
 from freegp.approximation.natural import NaturalGradient
 from freegp.approximation.problem import Outcome, Problem
 from freegp.approximation.result import GaussianFit
 from freegp.model import SparseGP
-from freegp.target.projection import covariances
 from freegp.validation import check_training_data
 
 METHODS: dict[str, type[NaturalGradient] | type[LBFGS] | type[AdaDelta]] = {
@@ -89,6 +88,6 @@ def _settings(method: str | NaturalGradient | LBFGS | AdaDelta) -> NaturalGradie
 @eqx.filter_jit
 def _finish(problem: Problem, position: Array, sites: Sites) -> tuple[SparseGP, Sites, Array, Array, Array]:
     model = problem.at(position)
-    sites = sites.moved_to(covariances(model))
+    sites = sites_at(model, sites)
     q = sites.gaussian()
     return model, sites, q.mean, q.covariance, bound(model, problem.X, problem.y, q)

@@ -40,9 +40,8 @@ class Sites(eqx.Module):
     precision: Float[Array, "P M M"]
     linear: Float[Array, "M P"]
 
-    def moved_to(self, Kuu: Float[Array, "K M M"]) -> "Sites":
-        """The same factors of u, in the coordinates of another Kuu: ``C^T W C`` and ``C^T b`` with ``C = R0^-1 R``."""
-        inverse_factors = whitening(Kuu)
+    def moved_to(self, Kuu: Float[Array, "K M M"], inverse_factors: Float[Array, "K M M"]) -> "Sites":
+        """The same factors of u in the coordinates of another Kuu and its R^-1: ``C^T W C``, ``C^T b`` with ``C = R0^-1 R``."""
         change = self.inverse_factors @ Kuu @ jnp.swapaxes(inverse_factors, -1, -2)  # R = Kuu R^-T
         precision = symmetrize(jnp.swapaxes(change, -1, -2) @ self.precision @ change)
         change_each = jnp.broadcast_to(change, self.precision.shape)
@@ -60,6 +59,12 @@ class Sites(eqx.Module):
         """A step towards other sites in the same coordinates."""
         precision = (1.0 - rate) * self.precision + rate * other.precision
         return Sites(self.inverse_factors, precision, (1.0 - rate) * self.linear + rate * other.linear)
+
+
+def sites_at(model: SparseGP, sites: Sites) -> Sites:
+    """The same factors of u, in the coordinates of the model's parameters and inducing inputs."""
+    Kuu = covariances(model)
+    return sites.moved_to(Kuu, whitening(Kuu))
 
 
 def prior_sites(model: SparseGP) -> Sites:
@@ -85,7 +90,7 @@ def site_bound(
     model: SparseGP, X: Float[Array, "N D"], y: Float[Array, " N"], sites: Sites, scale: float = 1.0
 ) -> Float[Array, ""]:
     """The bound where q(u) has these sites, at whatever parameters and inducing inputs the model has."""
-    return bound(model, X, y, sites.moved_to(covariances(model)).gaussian(), scale)
+    return bound(model, X, y, sites_at(model, sites).gaussian(), scale)
 
 
 def site_update(
@@ -93,7 +98,7 @@ def site_update(
 ) -> tuple[Float[Array, ""], Sites]:
     """The bound at the given sites, and the sites to which a full natural-gradient step leads.
 
-    The sites must stand in the model's own coordinates (`Sites.moved_to`).
+    The sites must stand in the model's own coordinates (`sites_at`).
     With ``g_n = dE_n/dmean_n`` and ``w_n = -2 dE_n/dvariance_n`` a full step (rate 1) is ``W = sum_n w_n a_n a_n^T`` and
     ``b = sum_n (g_n + w_n mu_n) a_n``, where ``a_n = R^-1 k_n``. Both are gradients of the data term in its projection, so
     one streamed pass yields them: ``dE/dprecision = sum_n w_n k_n k_n^T / 2``, ``dE/dweights = sum_n g_n k_n``.

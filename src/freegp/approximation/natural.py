@@ -12,11 +12,10 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from freegp.approximation.gaussian import Sites, site_bound, site_update
+from freegp.approximation.gaussian import Sites, site_bound, site_update, sites_at
 from freegp.approximation.problem import Outcome, Problem
 from freegp.approximation.progress import FitProgress
 from freegp.approximation.search import ascend
-from freegp.target.projection import covariances
 
 DIVERGED = "diverged: the bound is not a number; standardise the inputs, or start from other parameter values"
 
@@ -100,7 +99,7 @@ def _settle_sites(settings: NaturalGradient, problem: Problem, position: Float[A
 
 @eqx.filter_jit
 def _moved(problem: Problem, position: Float[Array, " T"], sites: Sites) -> Sites:
-    return sites.moved_to(covariances(problem.at(position)))
+    return sites_at(problem.at(position), sites)
 
 
 @eqx.filter_jit
@@ -168,7 +167,7 @@ def _minibatch_steps(
         position, sites, state = carry
         batch = problem.minibatch(jax.random.fold_in(key, count), size)
         model = batch.at(position)
-        sites = sites.moved_to(covariances(model))
+        sites = sites_at(model, sites)
         value, proposed = site_update(model, batch.X, batch.y, sites, scale)
         sites = sites.blended(proposed, settings.site_rate * decay(count))
 

@@ -26,6 +26,11 @@ class Likelihood(Declared):
         """P."""
         return 1
 
+    @property
+    def ignores_common_shift(self) -> bool:
+        """Whether adding one number to all latents changes nothing."""
+        return False
+
     def log_prob(self, f: ArrayLike, y: ArrayLike) -> Float[Array, " N"]:
         """``log p(y | f)``."""
         y = as_float(y)

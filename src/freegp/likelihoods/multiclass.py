@@ -22,6 +22,10 @@ class Multiclass(Likelihood):
         """One a class."""
         return self.num_classes
 
+    @property
+    def ignores_common_shift(self) -> bool:  # noqa: D102
+        return True
+
     def check_targets(self, y: np.ndarray) -> None:  # noqa: D102
         check_labels(type(self).__name__, y, self.num_classes, "number the classes from 0, or raise num_classes")
 

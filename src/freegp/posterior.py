@@ -1,0 +1,344 @@
+"""Draws from the target, and what they say of new inputs."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jax.scipy.special import ndtr
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from rich.console import Console
+from rich.progress import track
+
+from freegp.diagnostics import Diagnostics, LeaveOneOut, diagnose, entry_names, import_arviz, psis_loo, summary_table
+from freegp.likelihoods import Likelihood
+from freegp.model import SparseGP
+from freegp.parameters import free_parameters, from_free, get_value
+from freegp.saving import registered, save
+from freegp.target.projection import covariances, marginals, project_whitened, whitening
+from freegp.validation import check_prediction_inputs, check_targets
+
+if TYPE_CHECKING:
+    import arviz
+
+DRAWS_AT_ONCE = 25
+NUM_WATCHED = 50
+LARGEST_JOINT = 5000
+Moments = Callable[[Likelihood, Array, Array], tuple[Array, Array]]
+
+
+@registered
+@dataclass(frozen=True)
+class Posterior:
+    """Draws of theta and v, with predictions averaged over them.
+
+    Attributes
+    ----------
+    model
+        The model whose inducing inputs and priors were sampled with; its parameter values are the starting fit's.
+    X, y
+        The data.
+    free, whitened
+        Draws, ``[chain, draw, T]`` in free coordinates and ``[chain, draw, M, P]``.
+    statistics
+        What the sampler noted of each draw, ``[chain, draw]`` by name.
+    seconds_sampling, seconds_total
+        Time spent on the draws kept, and on everything (fit, compilation, warm-up).
+    """
+
+    model: SparseGP
+    X: np.ndarray
+    y: np.ndarray
+    free: np.ndarray
+    whitened: np.ndarray
+    statistics: tuple[tuple[str, np.ndarray], ...]
+    seconds_sampling: float
+    seconds_total: float
+
+    @cached_property
+    def draws(self) -> dict[str, np.ndarray]:
+        """Draws by name, ``[chain, draw, ...]``: parameters in natural units, and "whitened"."""
+        natural = jax.vmap(jax.vmap(lambda free: _natural(self.model, free)))(jnp.asarray(self.free))
+        return {path: np.asarray(value) for path, value in natural.items()} | {"whitened": self.whitened}
+
+    @property
+    def num_chains(self) -> int:
+        """Chains."""
+        return self.free.shape[0]
+
+    @property
+    def num_draws(self) -> int:
+        """Draws of each chain."""
+        return self.free.shape[1]
+
+    def thinned(self, step: int) -> "Posterior":
+        """Every step-th draw only, for cheaper predictions; nothing is thinned unless it is asked for."""
+        if step < 1 or step > self.num_draws:
+            raise ValueError(f"step must be between 1 and {self.num_draws}, the draws of each chain, but is {step}")
+        kept = {name: array[:, ::step] for name, array in self.statistics}
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        changed = {"free": self.free[:, ::step], "whitened": self.whitened[:, ::step], "statistics": tuple(kept.items())}
+        return Posterior(**(fields | changed))
+
+    def predict_f(self, Xs: ArrayLike, progress: bool = False) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Mean and variance of the latent functions, averaged over draws."""
+        return self._moments(_latent_moments, check_prediction_inputs(self.model, Xs), self.model.likelihood, progress)
+
+    def predict_y(self, Xs: ArrayLike, exposure: ArrayLike | None = None, progress: bool = False) -> tuple[Array, Array]:
+        """Mean and variance of observations, averaged over draws; for classes their probabilities and p (1 - p)."""
+        Xs = check_prediction_inputs(self.model, Xs)
+        likelihood = self.model.likelihood.for_prediction(Xs.shape[0], exposure)
+        return self._moments(_target_moments, Xs, likelihood, progress)
+
+    def predict_log_density(
+        self, Xs: ArrayLike, ys: ArrayLike, exposure: ArrayLike | None = None, progress: bool = False
+    ) -> Float[Array, " N"]:
+        """Log of the draw-averaged predictive density of each observation."""
+        Xs = check_prediction_inputs(self.model, Xs)
+        ys = jnp.asarray(check_targets(ys, Xs.shape[0], "ys"))
+        likelihood = self.model.likelihood.for_prediction(Xs.shape[0], exposure)
+        likelihood.check_targets(np.asarray(ys))
+        blocks = [
+            jnp.concatenate(
+                [_log_density_of_draws(self._at(likelihood, rows), Xs[rows], ys[rows], *draws) for draws in self._batches()]
+            )
+            for rows in self._blocks(Xs.shape[0], progress)
+        ]
+        return jnp.concatenate([jax.nn.logsumexp(block, axis=0) - jnp.log(block.shape[0]) for block in blocks])
+
+    def quantiles_f(
+        self, Xs: ArrayLike, probabilities: Sequence[float] = (0.05, 0.5, 0.95), progress: bool = False
+    ) -> Float[Array, "Q N P"]:
+        """Quantiles of the latent functions at each input, of the mixture over draws; for bands."""
+        Xs = check_prediction_inputs(self.model, Xs)
+        levels = jnp.asarray(probabilities, dtype=jnp.float64)
+        if not bool(jnp.all((levels > 0.0) & (levels < 1.0))):
+            raise ValueError(f"probabilities must lie between 0 and 1, but are {probabilities}")
+        blocks = []
+        for rows in self._blocks(Xs.shape[0], progress):
+            parts = [_marginals_of_draws(self.model, jnp.asarray(Xs[rows]), *draws) for draws in self._batches()]
+            mean, variance = (jnp.concatenate(part) for part in zip(*parts, strict=True))
+            blocks.append(_mixture_quantiles(levels, mean, jnp.sqrt(variance)))
+        return jnp.concatenate(blocks, axis=1)
+
+    def sample_f(self, Xs: ArrayLike, n: int, seed: int = 0) -> Float[Array, "S N P"]:
+        """Joint draws of the latent functions at new inputs, each from a draw of the posterior taken at random."""
+        return self._draw_f(Xs, n, jax.random.key(seed))[1]
+
+    def sample_y(self, Xs: ArrayLike, n: int, seed: int = 0, exposure: ArrayLike | None = None) -> Float[Array, "S N"]:
+        """Draws of observations at new inputs."""
+        key_f, key_y = jax.random.split(jax.random.key(seed))
+        free, f = self._draw_f(Xs, n, key_f)
+        likelihood = self.model.likelihood.for_prediction(f.shape[1], exposure)
+        return _sample_y(self.model.with_likelihood(likelihood), free, f, jax.random.split(key_y, n))
+
+    def _draw_f(self, Xs: ArrayLike, n: int, key: PRNGKeyArray) -> tuple[Float[Array, "S T"], Float[Array, "S N P"]]:
+        """Parameters of posterior draws taken at random, and joint draws of the latents under them."""
+        Xs = check_prediction_inputs(self.model, Xs)
+        if Xs.shape[0] > LARGEST_JOINT:
+            raise ValueError(f"joint draws at {Xs.shape[0]} inputs need too large a covariance; use at most {LARGEST_JOINT}")
+        key_pick, key_draw = jax.random.split(key)
+        free, whitened = self._flat()
+        picked = jax.random.randint(key_pick, (n,), 0, free.shape[0])
+        f = _sample_f(self.model, jnp.asarray(Xs), free[picked], whitened[picked], jax.random.split(key_draw, n))
+        return free[picked], f
+
+    def summary(self) -> pd.DataFrame:
+        """Mean, sd, mcse, r_hat, ess_bulk and ess_tail, one row a parameter."""
+        return summary_table({name: draws for name, draws in self.draws.items() if name != "whitened"})
+
+    @cached_property
+    def diagnostics(self) -> Diagnostics:
+        """R-hat, effective samples, acceptance, time and a verdict, on theta, v, the log density and f at 50 of the data."""
+        noted = dict(self.statistics)
+        groups = {"theta": self.free} if self.free.shape[-1] else {}
+        groups |= {"whitened": self.whitened, "log_density": noted["log_density"], "f": self._watched_f()}
+        labels = {"theta": [n for p in free_parameters(self.model) for n in entry_names(p.path, p.shape)]}
+        return diagnose(
+            groups,
+            acceptance=noted["acceptance"],
+            divergences=noted["is_divergent"],
+            nonfinite=noted["is_nonfinite"],
+            energy=noted["energy"],
+            seconds_sampling=self.seconds_sampling,
+            seconds_total=self.seconds_total,
+            gradients=int(noted["num_gradients"].sum()),
+            labels=labels if self.free.shape[-1] else {},
+        )
+
+    def loo(self) -> LeaveOneOut:
+        """Leave-one-out predictive density, weighted by the factor each datum has in this target."""
+        expected, predictive = self._pointwise()
+        return psis_loo(expected, predictive)
+
+    def to_arviz(self) -> "arviz.InferenceData":
+        """An ArviZ InferenceData: posterior, sample_stats, log_likelihood (log predictive density a datum), observed_data."""
+        noted = dict(self.statistics)
+        names = {"acceptance": "acceptance_rate", "is_divergent": "diverging", "num_gradients": "n_steps", "log_density": "lp"}
+        return import_arviz().from_dict(
+            posterior=self.draws,
+            sample_stats={names.get(name, name): array for name, array in noted.items()},
+            log_likelihood={"y": self._pointwise()[1]},
+            observed_data={"y": self.y},
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to one file, without pickle; `fg.load` reads it back."""
+        save(self, path)
+
+    def __str__(self) -> str:
+        return f"{self.num_chains} chains of {self.num_draws} draws: {self.diagnostics.verdict}\n{self.summary().to_string()}"
+
+    def _flat(self) -> tuple[Array, Array]:
+        return jnp.asarray(self.free.reshape(-1, self.free.shape[-1])), jnp.asarray(
+            self.whitened.reshape(-1, *self.whitened.shape[2:])
+        )
+
+    def _batches(self) -> Iterator[tuple[Array, Array]]:
+        """Draws of all chains, a few at a time."""
+        free, whitened = self._flat()
+        for start in range(0, free.shape[0], DRAWS_AT_ONCE):
+            yield free[start : start + DRAWS_AT_ONCE], whitened[start : start + DRAWS_AT_ONCE]
+
+    def _blocks(self, num_rows: int, progress: bool) -> Iterator[slice]:
+        """Rows of new inputs, a block at a time, so that memory stays bounded."""
+        size = self.model.block_size
+        blocks = [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
+        return iter(track(blocks, "predicting", console=Console(stderr=True), transient=True, disable=not progress))
+
+    def _at(self, likelihood: Likelihood, rows: slice) -> SparseGP:
+        """The model with the likelihood of these rows."""
+        return self.model.with_likelihood(likelihood.take(jnp.arange(rows.start, rows.stop)))
+
+    def _moments(self, moments: Moments, Xs: np.ndarray, likelihood: Likelihood, progress: bool) -> tuple[Array, Array]:
+        """Mean over draws, and variance as the mean of variances plus the variance of means."""
+        results = []
+        for rows in self._blocks(Xs.shape[0], progress):
+            model = self._at(likelihood, rows)
+            parts = [_moments_of_draws(moments, model, jnp.asarray(Xs[rows]), *draws) for draws in self._batches()]
+            mean, variance = (jnp.concatenate(part) for part in zip(*parts, strict=True))
+            results.append((jnp.mean(mean, axis=0), jnp.mean(variance, axis=0) + jnp.var(mean, axis=0)))
+        mean, variance = (jnp.concatenate(part) for part in zip(*results, strict=True))
+        return mean, variance
+
+    def _watched_f(self) -> np.ndarray:
+        """Mean of the latents given each draw, at up to 50 of the data inputs."""
+        rows = np.linspace(0, self.X.shape[0] - 1, min(NUM_WATCHED, self.X.shape[0])).astype(int)
+        parts = [_marginals_of_draws(self.model, self.X[rows], *draws)[0] for draws in self._batches()]
+        return np.concatenate([np.asarray(part) for part in parts]).reshape(*self.free.shape[:2], -1)
+
+    def _pointwise(self) -> tuple[np.ndarray, np.ndarray]:
+        """Expected log likelihood and log predictive density of each datum under each draw, ``[chain, draw, N]``."""
+        blocks = []
+        for rows in self._blocks(self.X.shape[0], False):
+            model = self._at(self.model.likelihood, rows)
+            X, y = jnp.asarray(self.X[rows]), jnp.asarray(self.y[rows])
+            parts = [_pointwise_of_draws(model, X, y, *draws) for draws in self._batches()]
+            blocks.append([np.concatenate([np.asarray(p) for p in part]) for part in zip(*parts, strict=True)])
+        expected, predictive = (np.concatenate(part, axis=1) for part in zip(*blocks, strict=True))
+        shape = (self.num_chains, self.num_draws, -1)
+        return expected.reshape(shape), predictive.reshape(shape)
+
+
+def _latent_moments(likelihood: Likelihood, mean: Array, variance: Array) -> tuple[Array, Array]:
+    return mean, variance
+
+
+def _target_moments(likelihood: Likelihood, mean: Array, variance: Array) -> tuple[Array, Array]:
+    return likelihood.predict_y(mean, variance)
+
+
+def _natural(model: SparseGP, free: Float[Array, " T"]) -> dict[str, Array]:
+    at = from_free(model, free)
+    return {p.path: get_value(at, p.path) for p in free_parameters(model)}
+
+
+def _at_draw(model: SparseGP, X: Array, free: Array, whitened: Array) -> tuple[SparseGP, Array, Array]:
+    """The model at a draw, and mean and variance of the latents at X."""
+    at = from_free(model, free)
+    mean, variance = marginals(at, project_whitened(whitening(covariances(at)), whitened), X)
+    return at, mean, variance
+
+
+@eqx.filter_jit
+def _marginals_of_draws(model: SparseGP, X: Array, free: Array, whitened: Array) -> tuple[Array, Array]:
+    return jax.lax.map(lambda draw: _at_draw(model, X, *draw)[1:], (free, whitened))
+
+
+@eqx.filter_jit
+def _moments_of_draws(moments: Moments, model: SparseGP, X: Array, free: Array, whitened: Array) -> tuple[Array, Array]:
+    def one(draw: tuple[Array, Array]) -> tuple[Array, Array]:
+        at, mean, variance = _at_draw(model, X, *draw)
+        return moments(at.likelihood, mean, variance)
+
+    return jax.lax.map(one, (free, whitened))
+
+
+@eqx.filter_jit
+def _log_density_of_draws(model: SparseGP, X: Array, y: Array, free: Array, whitened: Array) -> Float[Array, "S N"]:
+    def one(draw: tuple[Array, Array]) -> Array:
+        at, mean, variance = _at_draw(model, X, *draw)
+        return at.likelihood.predict_log_density(mean, variance, y)
+
+    return jax.lax.map(one, (free, whitened))
+
+
+@eqx.filter_jit
+def _pointwise_of_draws(model: SparseGP, X: Array, y: Array, free: Array, whitened: Array) -> tuple[Array, Array]:
+    def one(draw: tuple[Array, Array]) -> tuple[Array, Array]:
+        at, mean, variance = _at_draw(model, X, *draw)
+        density = at.likelihood.predict_log_density(mean, variance, y)
+        return at.likelihood.expected_log_prob(mean, variance, y), density
+
+    return jax.lax.map(one, (free, whitened))
+
+
+@jax.jit
+def _mixture_quantiles(levels: Float[Array, " Q"], mean: Float[Array, "S N P"], deviation: Float[Array, "S N P"]) -> Array:
+    """Quantiles of an equal mixture of Gaussians, by bisection."""
+
+    def of_level(level: Array) -> Array:
+        def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+            low, high = ends
+            middle = 0.5 * (low + high)
+            below = jnp.mean(ndtr((middle - mean) / jnp.maximum(deviation, 1e-12)), axis=0) < level
+            return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+        ends = jnp.min(mean - 9.0 * deviation, axis=0), jnp.max(mean + 9.0 * deviation, axis=0)
+        low, high = jax.lax.fori_loop(0, 50, halve, ends)
+        return 0.5 * (low + high)
+
+    return jax.lax.map(of_level, levels)
+
+
+@eqx.filter_jit
+def _sample_f(model: SparseGP, Xs: Array, free: Array, whitened: Array, keys: Array) -> Float[Array, "S N P"]:
+    def one(draw: tuple[Array, Array, Array]) -> Array:
+        free, whitened, key = draw
+        at = from_free(model, free)
+        inverse_factors = whitening(covariances(at))
+        projection = project_whitened(inverse_factors, whitened)
+        mean, _ = marginals(at, projection, Xs)
+        factors = jnp.stack([_conditional_factor(at, k, R, Xs) for k, R in zip(at.kernels, inverse_factors, strict=True)])
+        noise = jax.random.normal(key, mean.shape)
+        return mean + jnp.einsum("pab,bp->ap", jnp.broadcast_to(factors, (mean.shape[1], *factors.shape[1:])), noise)
+
+    return jax.lax.map(one, (free, whitened, keys))
+
+
+def _conditional_factor(model: SparseGP, kernel: Any, inverse_factor: Array, Xs: Array) -> Float[Array, "N N"]:
+    A = inverse_factor @ model.placed.Kuf(kernel, Xs)
+    K = kernel(Xs)
+    values, vectors = jnp.linalg.eigh(K - A.T @ A)  # may be singular, where a Cholesky factor would not exist
+    return vectors * jnp.sqrt(jnp.maximum(values, 0.0))
+
+
+@eqx.filter_jit
+def _sample_y(model: SparseGP, free: Array, f: Float[Array, "S N P"], keys: Array) -> Float[Array, "S N"]:
+    return jax.lax.map(lambda draw: from_free(model, draw[0]).likelihood.sample(draw[2], draw[1]), (free, f, keys))

@@ -1,0 +1,219 @@
+"""`sample` and `resume`: chains in chunks, on disk as they go."""
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+from threadpoolctl import threadpool_limits
+
+from freegp.approximation import GaussianFit, fit_gaussian
+from freegp.model import SparseGP
+from freegp.posterior import Posterior
+from freegp.sampling.chains import Draw, chain_keys, chain_mesh, run_chunk
+from freegp.sampling.progress import SampleProgress
+from freegp.sampling.run_directory import RunDirectory
+from freegp.sampling.samplers import Sampler, Warm, as_sampler
+from freegp.saving import registered
+from freegp.validation import check_training_data
+
+CHUNK = 50
+Program = Callable[..., tuple[Any, Draw]]
+
+
+@registered
+@dataclass(frozen=True)
+class Plan:
+    """What is to be sampled: everything a run needs besides its draws."""
+
+    fit: GaussianFit
+    X: Float[Array, "N D"]
+    y: Float[Array, " N"]
+    sampler: Sampler
+    num_samples: int
+    num_warmup: int
+    num_chains: int
+    seed: int
+    seconds_fit: float
+
+
+@dataclass
+class Standing:
+    """How far a run has come: where the chains are and the draws so far."""
+
+    warm: Warm
+    seconds: float
+    seconds_warmup: float
+    chunks: list[dict[str, np.ndarray]] = field(default_factory=list)
+
+    @property
+    def num_draws(self) -> int:
+        """Draws a chain, so far."""
+        return sum(chunk["log_density"].shape[1] for chunk in self.chunks)
+
+
+def sample(
+    model: SparseGP,
+    X: ArrayLike,
+    y: ArrayLike,
+    fit: GaussianFit | None = None,
+    sampler: str | Sampler = "sites",
+    num_samples: int = 1000,
+    num_warmup: int = 300,
+    num_chains: int = 4,
+    seed: int = 0,
+    run_dir: str | PathLike[str] | None = None,
+    progress: bool = True,
+) -> Posterior:
+    """Draw whitened inducing values and parameters from the target, and return them as a posterior.
+
+    Parameters
+    ----------
+    model, X, y
+        The model and its data, ``[N, D]`` and ``[N]``.
+    fit
+        A Gaussian approximation to start from; one is made if none is given. Its inducing inputs are kept.
+    sampler
+        "sites" (rotation HMC in site coordinates) or "nuts", or a settings object: `RotationHMC`, `NUTS`.
+    num_samples, num_warmup, num_chains
+        Draws kept of each chain, draws spent on tuning, and chains. Chains are spread over the devices there are.
+    seed
+        The same seed on the same machine gives the same draws.
+    run_dir
+        A new folder in which to keep the run as it goes; `resume` takes it up after an interruption.
+    progress
+        Whether to show a bar.
+
+    Ctrl-C ends the run and returns what there is.
+    """
+    sampler = as_sampler(sampler)
+    X, y = check_training_data(model, X, y)
+    _check_numbers(num_samples, num_warmup, num_chains)
+    begun = time.perf_counter()
+    fit = fit_gaussian(model, X, y, seed=seed, progress=progress) if fit is None else fit
+    if fit.status == "diverged":
+        raise FloatingPointError(f"the Gaussian approximation {fit.message}")
+    seconds_fit = time.perf_counter() - begun
+    plan = Plan(fit, jnp.asarray(X), jnp.asarray(y), sampler, num_samples, num_warmup, num_chains, seed, seconds_fit)
+    if run_dir is None:
+        return _run(plan, None, progress)
+    with RunDirectory.create(run_dir, plan) as run:
+        return _run(plan, run, progress)
+
+
+def resume(path: str | PathLike[str], progress: bool = True) -> Posterior:
+    """Take up a run where it stopped; its draws are those of a run that never did."""
+    with RunDirectory.open(path) as run:
+        if not isinstance(run.manifest, Plan):
+            raise ValueError(f"{path} holds something else than a sampling run; give the folder named as run_dir")
+        return _run(run.manifest, run, progress)
+
+
+def _check_numbers(num_samples: int, num_warmup: int, num_chains: int) -> None:
+    for name, value, least in (("num_samples", num_samples, 1), ("num_warmup", num_warmup, 0), ("num_chains", num_chains, 1)):
+        if value < least:
+            raise ValueError(f"{name} must be {least} or more, but is {value}")
+
+
+def _run(plan: Plan, run: RunDirectory | None, show: bool) -> Posterior:
+    mesh = chain_mesh(plan.num_chains)
+    keys = chain_keys(plan.num_chains, jax.random.key(plan.seed))
+    with threadpool_limits(1, "blas"), SampleProgress(plan.num_warmup, plan.num_samples, show) as bar:
+        done = _taken_up(plan, run) if run is not None else None
+        if done is None:
+            done = _warmed_up(plan, mesh, keys, bar)
+            if run is not None:
+                run.write_chunk(0, {}, _as_arrays(done))
+        programs: dict[int, Program] = {}
+        try:
+            while done.num_draws < plan.num_samples:
+                _advance(plan, mesh, keys, done, programs)
+                bar.sampled(done.num_draws, done.chunks)
+                if run is not None:
+                    run.write_chunk(len(done.chunks), done.chunks[-1], _as_arrays(done))
+        except KeyboardInterrupt:
+            if not done.chunks:
+                raise
+            hint = f"; fg.resume({str(run.path)!r}) goes on" if run is not None else ""
+            warnings.warn(f"interrupted after {done.num_draws} of {plan.num_samples} draws a chain{hint}", stacklevel=3)
+    return _posterior(plan, done)
+
+
+def _warmed_up(plan: Plan, mesh: jax.sharding.Mesh, keys: Array, bar: SampleProgress) -> Standing:
+    begun = time.perf_counter()
+    target = plan.sampler.prepare(plan.fit, plan.X, plan.y)
+    warm = plan.sampler.warm_up(mesh, target, keys, plan.num_warmup, bar.warmed)
+    return Standing(warm, 0.0, time.perf_counter() - begun)
+
+
+def _advance(plan: Plan, mesh: jax.sharding.Mesh, keys: Array, done: Standing, programs: dict[int, Program]) -> None:
+    """The next chunk. It is compiled apart, by its length, so that the seconds of sampling are those of sampling."""
+    numbers = jnp.arange(done.num_draws, min(done.num_draws + CHUNK, plan.num_samples))
+    arguments = (plan.sampler, mesh, *done.warm, keys, numbers)
+    if numbers.size not in programs:
+        programs[numbers.size] = run_chunk.lower(*arguments).compile()  # type: ignore[attr-defined]
+    begun = time.perf_counter()
+    states, draws = jax.block_until_ready(programs[numbers.size](*arguments))
+    done.seconds += time.perf_counter() - begun
+    done.warm = done.warm._replace(states=states)
+    done.chunks.append(_chunk_arrays(draws))
+
+
+def _chunk_arrays(draws: Draw) -> dict[str, np.ndarray]:
+    arrays = {"free": draws.place.free, "whitened": draws.place.whitened, "log_density": draws.log_density}
+    return {name: np.asarray(array) for name, array in (arrays | draws.info._asdict()).items()}
+
+
+def _as_arrays(done: Standing) -> dict[str, np.ndarray]:
+    """The state after a chunk: enough to go on bit for bit."""
+    groups = {"state": done.warm.states._asdict(), "tuning": done.warm.tunings._asdict(), "target": done.warm.target.tuned()}
+    arrays = {f"{group}.{name}": np.asarray(array) for group, part in groups.items() for name, array in part.items()}
+    return arrays | {"seconds": np.asarray(done.seconds), "seconds_warmup": np.asarray(done.seconds_warmup)}
+
+
+def _taken_up(plan: Plan, run: RunDirectory) -> Standing | None:
+    """What a run directory holds, or nothing if it had not finished its warm-up."""
+    valid, problem = run.check()
+    if problem is not None:
+        warnings.warn(problem, stacklevel=4)
+    if valid == 0:
+        return None
+    saved = {name: jnp.asarray(array) for name, array in run.read_state(valid - 1).items()}
+
+    def group(prefix: str) -> dict[str, Array]:
+        return {name.removeprefix(prefix): array for name, array in saved.items() if name.startswith(prefix)}
+
+    sampler = plan.sampler
+    target = sampler.prepare(plan.fit, plan.X, plan.y).with_tuned(group("target."))
+    warm = Warm(target, sampler.state_type(**group("state.")), sampler.tuning_type(**group("tuning.")))
+    done = Standing(warm, float(saved["seconds"]), float(saved["seconds_warmup"]))
+    if valid > 1:
+        done.chunks = _cut(run.read_draws(valid))
+    return done
+
+
+def _cut(draws: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """Draws in the chunks in which they were made."""
+    total = draws["log_density"].shape[1]
+    return [{name: array[:, i : i + CHUNK] for name, array in draws.items()} for i in range(0, total, CHUNK)]
+
+
+def _posterior(plan: Plan, done: Standing) -> Posterior:
+    joined = {name: np.concatenate([chunk[name] for chunk in done.chunks], axis=1) for name in done.chunks[0]}
+    statistics = {name: joined[name] for name in joined if name not in ("free", "whitened")}
+    return Posterior(
+        model=plan.fit.model,
+        X=np.asarray(plan.X),
+        y=np.asarray(plan.y),
+        free=joined["free"],
+        whitened=joined["whitened"],
+        statistics=tuple(statistics.items()),
+        seconds_sampling=done.seconds,
+        seconds_total=done.seconds + done.seconds_warmup + plan.seconds_fit,
+    )
