@@ -173,7 +173,7 @@ class TestStatus:
         def interrupt(*_):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("freegp.approximation.natural._slope", interrupt)
+        monkeypatch.setattr("freegp.approximation.natural.position_slope", interrupt)
         with pytest.warns(UserWarning, match="interrupted"):
             fit = fg.fit_gaussian(given, X, y)
         assert fit.status == "ran out"

@@ -12,12 +12,14 @@ def test_demo_prints_a_table_and_writes_a_picture(tmp_path):
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "new" / "folder")])
     assert result.exit_code == 0, result.output
     assert "Explosions a year" in result.output
-    assert "converged" in result.output
+    assert "converged: R-hat at most" in " ".join(result.output.split())
     picture = imread(tmp_path / "new" / "folder" / "coal.png")
     assert picture.shape[0] > 300
     assert picture[..., :3].std() > 0.05, "the picture is not blank"
-    fit = fg.load(tmp_path / "new" / "folder" / "fit.npz")
-    assert fit.model.parameter_values()["kernel.lengthscales"] == pytest.approx(12.2, abs=0.1)
+    posterior = fg.load(tmp_path / "new" / "folder" / "posterior.npz")
+    assert posterior.diagnostics.r_hat < 1.01
+    assert posterior.diagnostics.ess > 400
+    assert posterior.draws["kernel.lengthscales"].mean() == pytest.approx(16.2, abs=1.0)
 
 
 def test_demo_says_so_when_it_cannot_write(tmp_path):
@@ -25,6 +27,12 @@ def test_demo_says_so_when_it_cannot_write(tmp_path):
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file")])
     assert result.exit_code == 1
     assert "choose another folder with --out" in " ".join(result.output.split())
+
+
+def test_resume_of_nothing_is_one_sentence(tmp_path):
+    result = CliRunner().invoke(app, ["resume", str(tmp_path / "nothing")])
+    assert result.exit_code == 1
+    assert "there is no folder" in " ".join(result.output.split())
 
 
 def test_help_without_arguments():

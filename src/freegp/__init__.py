@@ -13,7 +13,7 @@ from freegp.approximation import LBFGS, AdaDelta, GaussianFit, NaturalGradient, 
 from freegp.inducing import Grid, InducingPoints, KMeans, Subset  # noqa: E402
 from freegp.model import SparseGP  # noqa: E402
 from freegp.posterior import Posterior  # noqa: E402
-from freegp.sampling import NUTS, RotationHMC, resume, sample  # noqa: E402
+from freegp.sampling import NUTS, Gibbs, PaperHMC, RotationHMC, resume, sample  # noqa: E402
 from freegp.saving import load  # noqa: E402
 from freegp.target import expected_log_likelihood, log_density  # noqa: E402
 
@@ -22,10 +22,12 @@ __all__ = [
     "NUTS",
     "AdaDelta",
     "GaussianFit",
+    "Gibbs",
     "Grid",
     "InducingPoints",
     "KMeans",
     "NaturalGradient",
+    "PaperHMC",
     "Posterior",
     "RotationHMC",
     "SparseGP",

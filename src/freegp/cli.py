@@ -1,5 +1,6 @@
 """The command line."""
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,6 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
-from scipy.stats import norm
 
 import freegp as fg
 from freegp import plots
@@ -29,7 +29,7 @@ def main() -> None:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture and the fit; made if it is not there.")] = Path("freegp-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the picture and the draws.")] = Path("freegp-demo"),
 ) -> None:
     """How often did British coal mines explode, 1851-1962? A Cox process on data that ship with the package."""
     console = Console()
@@ -42,48 +42,66 @@ def demo(
         priors={"kernel.lengthscales": fg.priors.Gamma(1.1, 0.1), "kernel.variance": fg.priors.Gamma(1.0, 0.3)},
     )
     console.print(f"{len(events)} explosions, {len(counts)} bins of {width:.2f} years, 30 inducing points")
+    begun = time.perf_counter()
     fit = fg.fit_gaussian(model, X, counts, train_inducing=False)
-    years = np.linspace(1851.0, 1963.0, 225)[:, None]
-    mean, variance = (np.asarray(a[:, 0]) for a in fit.predict_f(years))
-    console.print(_rate_table(events, years[:, 0], mean, variance))
-    values = fit.model.parameter_values()
-    console.print(
-        f"Gaussian approximation {fit.message} ({fit.seconds:.1f} s): bound {fit.elbo:.2f}, "
-        f"lengthscale {values['kernel.lengthscales']:.1f} years, variance {values['kernel.variance']:.2f}"
-    )
-    _write(out, events, years[:, 0], mean, variance, fit, console)
+    console.print(f"Gaussian approximation {fit.message}: bound {fit.elbo:.2f} ({fit.seconds:.0f} s)")
+    posterior = fg.sample(model, X, counts, fit=fit)
+    years = np.linspace(1851.0, 1963.0, 225)
+    bands = np.exp(np.asarray(posterior.quantiles_f(years[:, None], (0.05, 0.5, 0.95)))[..., 0])
+    console.print(_rate_table(events, years, bands))
+    console.print(_parameter_table(posterior))
+    seconds = time.perf_counter() - begun
+    found = posterior.diagnostics
+    console.print(f"{found.num_chains} chains of {found.num_draws} draws, {seconds:.0f} s in all; [bold]{found.verdict}[/bold]")
+    _write(out, events, years, bands, posterior, console)
 
 
-def _rate_table(events: np.ndarray, years: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Table:
+@app.command()
+def resume(run: Annotated[Path, typer.Argument(help="The folder of a sampling run (run_dir).")]) -> None:
+    """Take up a sampling run where it stopped, and say how it came out."""
+    try:
+        posterior = fg.resume(run)
+    except (ValueError, OSError) as error:
+        Console(stderr=True).print(f"[red]error[/red]: {error}")
+        raise typer.Exit(1) from None
+    console = Console()
+    console.print(_parameter_table(posterior))
+    console.print(posterior.diagnostics.verdict)
+
+
+def _rate_table(events: np.ndarray, years: np.ndarray, bands: np.ndarray) -> Table:
     table = Table(title="Explosions a year")
-    for column in ("year", "observed around it", "median rate", "5 %", "95 %"):
+    for column in ("year", "observed around it", "5 %", "median rate", "95 %"):
         table.add_column(column, justify="right")
-    reach = norm.ppf(0.95) * np.sqrt(variance)
     for year in range(1855, 1961, 15):
         at = int(np.argmin(np.abs(years - year)))
         near = np.mean(np.abs(events - year) < 5.0) * len(events) / 10.0
-        rates = np.exp(mean[at] + np.array([0.0, -reach[at], reach[at]]))
-        table.add_row(str(year), f"{near:.2f}", *(f"{rate:.2f}" for rate in rates))
+        table.add_row(str(year), f"{near:.2f}", *(f"{rate:.2f}" for rate in bands[:, at]))
+    return table
+
+
+def _parameter_table(posterior: fg.Posterior) -> Table:
+    table = Table(title="Parameters")
+    summary = posterior.summary()
+    table.add_column("name")
+    for column in summary.columns:
+        table.add_column(column, justify="right")
+    for name, row in summary.iterrows():
+        table.add_row(str(name), *(f"{value:.0f}" if "ess" in column else f"{value:.3f}" for column, value in row.items()))
     return table
 
 
 def _write(
-    out: Path,
-    events: np.ndarray,
-    years: np.ndarray,
-    mean: np.ndarray,
-    variance: np.ndarray,
-    fit: fg.GaussianFit,
-    console: Console,
+    out: Path, events: np.ndarray, years: np.ndarray, bands: np.ndarray, posterior: fg.Posterior, console: Console
 ) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         with plt.rc_context({"backend": "Agg"}):
-            axes = plots.intensity_curve(years, mean, variance, events)
+            axes = plots.intensity_curve(years, bands, events)
             axes.set(xlabel="year", ylabel="explosions a year", title="Explosions in British coal mines")
             plt.savefig(out / "coal.png", dpi=150)
-        fit.save(out / "fit.npz")
+        posterior.save(out / "posterior.npz")
     except OSError as error:
         console.print(f"cannot write to {out} ({error.strerror}); choose another folder with --out")
         raise typer.Exit(1) from None
-    console.print(f"picture: {out / 'coal.png'}\nfit:     {out / 'fit.npz'}  (fg.load reads it)")
+    console.print(f"picture:   {out / 'coal.png'}\nposterior: {out / 'posterior.npz'}  (fg.load reads it)")

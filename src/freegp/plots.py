@@ -2,29 +2,20 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
-from scipy.stats import norm
 
 INK, ACCENT, BAND = "#222222", "#1f5a94", "#9ec3e6"
 
 
 def intensity_curve(
-    times: np.ndarray,
-    mean: np.ndarray,
-    variance: np.ndarray,
-    events: np.ndarray,
-    *,
-    level: float = 0.9,
-    axes: Axes | None = None,
+    times: Float[np.ndarray, " T"], bands: Float[np.ndarray, "3 T"], events: Float[np.ndarray, " E"], *, axes: Axes | None = None
 ) -> Axes:
-    """The rate exp(f) of events in time: median, band, and the events themselves as ticks below.
-
-    Mean and variance are those of f at the times.
-    """
+    """A rate in time: its median with a band around it, and the events themselves as ticks below. Bands are low, median, high."""
     axes = plt.subplots(figsize=(7.5, 3.6), layout="constrained")[1] if axes is None else axes
-    reach = norm.ppf(0.5 + 0.5 * level) * np.sqrt(variance)
-    axes.fill_between(times, np.exp(mean - reach), np.exp(mean + reach), color=BAND, lw=0, label=f"{100 * level:.0f} % band")
-    axes.plot(times, np.exp(mean), color=ACCENT, lw=2, label="median rate")
+    low, median, high = bands
+    axes.fill_between(times, low, high, color=BAND, lw=0, label="90 % band")
+    axes.plot(times, median, color=ACCENT, lw=2, label="median rate")
     axes.plot(
         events,
         np.full(events.shape, -0.03),

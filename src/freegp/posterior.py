@@ -104,13 +104,12 @@ class Posterior:
         ys = jnp.asarray(check_targets(ys, Xs.shape[0], "ys"))
         likelihood = self.model.likelihood.for_prediction(Xs.shape[0], exposure)
         likelihood.check_targets(np.asarray(ys))
-        blocks = [
-            jnp.concatenate(
-                [_log_density_of_draws(self._at(likelihood, rows), Xs[rows], ys[rows], *draws) for draws in self._batches()]
-            )
-            for rows in self._blocks(Xs.shape[0], progress)
-        ]
-        return jnp.concatenate([jax.nn.logsumexp(block, axis=0) - jnp.log(block.shape[0]) for block in blocks])
+        results = []
+        for rows in self._blocks(Xs.shape[0], progress):
+            arguments = (self._at(likelihood, rows), jnp.asarray(Xs[rows]), ys[rows])
+            densities = jnp.concatenate([_log_density_of_draws(*arguments, *draws) for draws in self._batches()])
+            results.append(jax.nn.logsumexp(densities, axis=0) - jnp.log(densities.shape[0]))
+        return jnp.concatenate(results)
 
     def quantiles_f(
         self, Xs: ArrayLike, probabilities: Sequence[float] = (0.05, 0.5, 0.95), progress: bool = False
@@ -196,9 +195,8 @@ class Posterior:
         return f"{self.num_chains} chains of {self.num_draws} draws: {self.diagnostics.verdict}\n{self.summary().to_string()}"
 
     def _flat(self) -> tuple[Array, Array]:
-        return jnp.asarray(self.free.reshape(-1, self.free.shape[-1])), jnp.asarray(
-            self.whitened.reshape(-1, *self.whitened.shape[2:])
-        )
+        total = self.num_chains * self.num_draws
+        return tuple(jnp.asarray(a.reshape(total, *a.shape[2:])) for a in (self.free, self.whitened))  # type: ignore[return-value]
 
     def _batches(self) -> Iterator[tuple[Array, Array]]:
         """Draws of all chains, a few at a time."""

@@ -64,7 +64,7 @@ def _run_full_batch(settings: NaturalGradient, problem: Problem, outcome: Outcom
         nonlocal latest
         position = jnp.asarray(flat)
         value, latest = _settle_sites(settings, problem, position, outcome.sites)
-        return value, np.asarray(_slope(problem, position, latest))
+        return value, np.asarray(position_slope(problem, position, latest))
 
     def record(flat: np.ndarray, value: float) -> None:
         outcome.record(jnp.asarray(flat), latest, value)
@@ -109,7 +109,9 @@ def _evaluate(problem: Problem, position: Float[Array, " T"], sites: Sites) -> t
 
 
 @eqx.filter_jit
-def _slope(problem: Problem, position: Float[Array, " T"], sites: Sites) -> Array:
+def position_slope(problem: Problem, position: Float[Array, " T"], sites: Sites) -> Float[Array, " T"]:
+    """Gradient of bound plus log prior in the position, the sites held."""
+
     def objective(position: Array) -> Array:
         return site_bound(problem.at(position), problem.X, problem.y, sites) + problem.log_prior(position)
 

@@ -1,6 +1,8 @@
 """From a Gaussian approximation to draws: coordinates, samplers, chains, and the folder a run is kept in."""
 
-from freegp.sampling.sample import resume, sample
+from freegp.sampling.gibbs import Gibbs
+from freegp.sampling.paper import PaperHMC
+from freegp.sampling.runner import resume, sample
 from freegp.sampling.samplers import NUTS, RotationHMC
 
-__all__ = ["NUTS", "RotationHMC", "resume", "sample"]
+__all__ = ["NUTS", "Gibbs", "PaperHMC", "RotationHMC", "resume", "sample"]

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from freegp.sampling.coordinates import Place
@@ -26,11 +26,35 @@ class Draw(NamedTuple):
     info: Info
 
 
+Report = Callable[[int, float], None]
+"""Called with the warm-up draws done and their mean acceptance."""
+
+
+class Warm(NamedTuple):
+    """What a warm-up leaves: the target in its final coordinates, and state and tuning of each chain, stacked."""
+
+    target: Any
+    states: Any
+    tunings: Any
+
+
 def chain_mesh(num_chains: int) -> Mesh:
     """As many of the devices as divide the chains evenly."""
     devices = jax.local_devices()
     count = max(n for n in range(1, min(len(devices), num_chains) + 1) if num_chains % n == 0)
     return Mesh(np.array(devices[:count]), ("chains",))
+
+
+def settled(mesh: Mesh, target: PyTree, *stacked: PyTree) -> tuple[Any, ...]:
+    """The same arguments where `over_chains` wants them and of strong types, lest a program be compiled again for others."""
+    arrays, static = eqx.partition(target, eqx.is_array)
+    everywhere, each = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("chains"))
+    strong = jax.tree.map(_strong, stacked)
+    return eqx.combine(jax.device_put(arrays, everywhere), static), *(jax.device_put(part, each) for part in strong)
+
+
+def _strong(x: Array) -> Array:
+    return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else jax.lax.convert_element_type(x, x.dtype)
 
 
 def over_chains(function: Callable[..., Any], mesh: Mesh, target: PyTree, *stacked: PyTree) -> Any:

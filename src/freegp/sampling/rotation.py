@@ -1,8 +1,8 @@
 """Rotation HMC: Hamiltonian Monte Carlo for targets near N(0, I), whose Gaussian part is solved exactly.
 
 The energy ``-log pi(x) + p.p / 2`` is split into ``(x.x + p.p) / 2``, whose flow is a rotation of (x, p), and the rest, whose
-flow is a kick: half a kick, a rotation, half a kick. Where the target is N(0, I) the step can be a quarter turn, and a draw costs one
-gradient.
+flow is a kick: half a kick, a rotation, half a kick. Where the target is N(0, I) the step can be a quarter turn, and a draw costs
+one gradient.
 """
 
 from collections.abc import Callable

@@ -7,29 +7,21 @@ What the next move needs is its state, what a person reads is `Info`, what warm-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from freegp.approximation import GaussianFit
 from freegp.sampling import nuts, rotation
+from freegp.sampling.chains import Report, Warm
 from freegp.sampling.coordinates import SiteCoordinates
+from freegp.sampling.gibbs import Gibbs
+from freegp.sampling.paper import PaperHMC
 from freegp.sampling.rotation import Info, State
 from freegp.sampling.start import site_coordinates
 from freegp.sampling.warm_up import StepSize, warm_up
 from freegp.saving import registered
-
-Report = Callable[[int, float], None]
-"""Called with the warm-up draws done and their mean acceptance."""
-
-
-class Warm(NamedTuple):
-    """What a warm-up leaves: the target in its final coordinates, and state and tuning of each chain, stacked."""
-
-    target: Any
-    states: Any
-    tunings: Any
 
 
 class Sampler(Protocol):
@@ -102,7 +94,7 @@ class NUTS:
         return nuts.transition(key, state, target.log_density, tuning.step_size)
 
 
-SAMPLERS: dict[str, Callable[[], Sampler]] = {"sites": RotationHMC, "nuts": NUTS}
+SAMPLERS: dict[str, Callable[[], Sampler]] = {"sites": RotationHMC, "nuts": NUTS, "paper": PaperHMC, "gibbs": Gibbs}
 
 
 def as_sampler(value: str | Sampler) -> Sampler:

@@ -10,7 +10,7 @@ import numpy as np
 from blackjax.optimizers.dual_averaging import DualAveragingState, dual_averaging
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from freegp.sampling.chains import Draw, draw_once, over_chains
+from freegp.sampling.chains import Draw, draw_once, over_chains, settled
 from freegp.sampling.coordinates import Place, SiteCoordinates
 from freegp.sampling.rotation import State, initial_state
 
@@ -41,12 +41,14 @@ def warm_up(
     Returns the coordinates to sample in, the chains' states, and their step size, one for all.
     """
     num_chains = keys.shape[0]
+    coordinates, keys = settled(mesh, coordinates, keys)
     states = dispersed_states(mesh, coordinates, keys)
     averaging = start_averaging(jnp.full(num_chains, 0.25 * sampler.longest_step))
     size = max(1, num_draws // NUM_WINDOWS)
     seen: list[Place] = []
     for window in range(NUM_WINDOWS if num_draws else 0):
         numbers = -1 - jnp.arange(window * size, (window + 1) * size)  # negative, so that no draw kept shares its key
+        coordinates, states, averaging, keys = settled(mesh, coordinates, states, averaging, keys)
         states, averaging, trail = adapt_chunk(sampler, mesh, coordinates, states, averaging, keys, numbers)
         seen.append(trail.place)
         if window in RESCALE_AFTER and num_draws >= 10 * NUM_WINDOWS:
@@ -110,7 +112,7 @@ def dispersed_states(mesh: jax.sharding.Mesh, coordinates: SiteCoordinates, keys
     directions = jax.vmap(lambda key: jax.random.normal(jax.random.fold_in(key, 2**31 - 1), (size,)))(keys)
     scales = np.full(keys.shape[0], DISPERSION)
     for _ in range(12):
-        states = start_states(mesh, coordinates, jnp.asarray(scales)[:, None] * directions)
+        states = start_states(mesh, *settled(mesh, coordinates, jnp.asarray(scales)[:, None] * directions))
         finite = np.isfinite(states.log_density) & np.isfinite(states.gradient).all(axis=1)
         if finite.all():
             return states
@@ -124,8 +126,9 @@ def _rescaled(mesh: jax.sharding.Mesh, coordinates: SiteCoordinates, windows: li
     pooled = jax.tree.map(lambda *parts: jnp.concatenate([_flat(part) for part in parts]), *windows)
     changed = coordinates.rescaled(pooled.free, pooled.standardized)
     last = jax.tree.map(lambda part: part[:, -1], windows[-1])
-    return changed, start_states(mesh, changed, jax.vmap(changed.position)(last))
+    changed, positions = settled(mesh, changed, jax.vmap(changed.position)(last))
+    return changed, start_states(mesh, changed, positions)
 
 
 def _flat(part: Float[Array, "chain draw ..."]) -> Float[Array, "sample ..."]:
-    return part.reshape(-1, *part.shape[2:])
+    return part.reshape(part.shape[0] * part.shape[1], *part.shape[2:])

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from freegp.approximation import GaussianFit, fit_gaussian
 from freegp.model import SparseGP
 from freegp.posterior import Posterior
-from freegp.sampling.chains import Draw, chain_keys, chain_mesh, run_chunk
+from freegp.sampling.chains import Draw, chain_keys, chain_mesh, run_chunk, settled
 from freegp.sampling.progress import SampleProgress
 from freegp.sampling.run_directory import RunDirectory
 from freegp.sampling.samplers import Sampler, Warm, as_sampler
@@ -155,7 +155,7 @@ def _warmed_up(plan: Plan, mesh: jax.sharding.Mesh, keys: Array, bar: SampleProg
 def _advance(plan: Plan, mesh: jax.sharding.Mesh, keys: Array, done: Standing, programs: dict[int, Program]) -> None:
     """The next chunk. It is compiled apart, by its length, so that the seconds of sampling are those of sampling."""
     numbers = jnp.arange(done.num_draws, min(done.num_draws + CHUNK, plan.num_samples))
-    arguments = (plan.sampler, mesh, *done.warm, keys, numbers)
+    arguments = (plan.sampler, mesh, *settled(mesh, *done.warm, keys), numbers)
     if numbers.size not in programs:
         programs[numbers.size] = run_chunk.lower(*arguments).compile()  # type: ignore[attr-defined]
     begun = time.perf_counter()

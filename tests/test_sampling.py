@@ -1,0 +1,424 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import pytest
+from reference import conditional, kernel_matrix, rbf, titsias_bound
+
+import freegp as fg
+from freegp.diagnostics import statistics
+from freegp.parameters import to_free
+from freegp.sampling import rotation, runner
+from freegp.sampling.coordinates import contrasts
+from freegp.sampling.start import site_coordinates
+
+RNG = np.random.default_rng(0)
+X = np.sort(RNG.uniform(0, 5, (40, 1)), axis=0)
+TRUTH = np.sin(1.5 * X[:, 0])
+REAL = TRUTH + 0.3 * RNG.normal(size=40)
+COUNTS = RNG.poisson(np.exp(TRUTH)).astype(float)
+LABELS = (TRUTH + 0.4 * RNG.normal(size=40) > 0).astype(float)
+CLASSES = np.digitize(TRUTH + 0.2 * RNG.normal(size=40), [-0.4, 0.4]).astype(float)
+OUTLIERS = REAL + np.where(RNG.uniform(size=40) < 0.1, 3.0, 0.0)
+Z = np.linspace(0, 5, 7)[:, None]
+PRIOR = {"kernel.lengthscales": fg.priors.Gamma(2.0, 2.0)}
+
+
+def model(likelihood, fixed=("kernel.variance",), **kwargs):
+    return fg.SparseGP(fg.kernels.RBF(1.2, 0.8), likelihood, inducing=Z, priors=PRIOR, fixed=fixed, **kwargs)
+
+
+# Every sampler must sample every one of these.
+PROBLEMS = {
+    "Poisson": (model(fg.likelihoods.Poisson()), COUNTS),
+    "Bernoulli": (model(fg.likelihoods.Bernoulli()), LABELS),
+    "StudentT": (model(fg.likelihoods.StudentT(0.3, 3.0), ("kernel.variance", "likelihood")), OUTLIERS),
+    "Softmax": (model(fg.likelihoods.Softmax(3)), CLASSES),
+}
+SAMPLERS = ("sites", "nuts")
+
+
+def draw(given, y, sampler="sites", **kwargs):
+    fit = fg.fit_gaussian(given, X, y, train_inducing=False)
+    settings = {"num_samples": 1000, "num_warmup": 120, "num_chains": 2, "seed": 1} | kwargs
+    return fg.sample(given, X, y, fit=fit, sampler=sampler, **settings)
+
+
+def assert_moments(draws, mean, covariance=None):
+    """Means and covariances within 4.5 Monte-Carlo standard errors."""
+    found = statistics(draws)
+    assert (np.abs(found.mean - mean) < 4.5 * found.mcse).all(), (found.mean, mean, found.mcse)
+    if covariance is not None:
+        centred = draws - mean
+        products = centred[..., :, None] * centred[..., None, :]
+        second = statistics(products)
+        assert (np.abs(second.mean - covariance) < 4.5 * second.mcse).all()
+
+
+class TestExactAnswers:
+    @pytest.mark.parametrize("sampler", SAMPLERS)
+    def test_gaussian_values_at_fixed_parameters(self, sampler):
+        """Gaussian noise: q(v) is N(m, S) with S^-1 = I + A A^T / noise."""
+        given = fg.SparseGP(fg.kernels.RBF(1.2, 0.8), fg.likelihoods.Gaussian(0.1), inducing=Z, fixed=["kernel", "likelihood"])
+        posterior = draw(given, REAL, sampler)
+        Kuu = kernel_matrix(rbf(1.2, 0.8), Z, Z) + 1.2e-6 * np.eye(7)
+        A = np.linalg.solve(np.linalg.cholesky(Kuu), kernel_matrix(rbf(1.2, 0.8), Z, X))
+        S = np.linalg.inv(np.eye(7) + A @ A.T / 0.1)
+        assert_moments(posterior.whitened[..., 0], S @ A @ REAL / 0.1, S)
+
+    @pytest.mark.parametrize("sampler", ["sites", pytest.param("nuts", marks=pytest.mark.slow)])
+    def test_parameter_against_the_grid(self, sampler):
+        """Gaussian noise: q(theta) ∝ p(theta) exp(Titsias' bound)."""
+        given = model(fg.likelihoods.Gaussian(0.1), ("kernel.variance", "likelihood"))
+        posterior = draw(given, REAL, sampler, num_samples=2000)
+        grid = np.linspace(0.2, 3.0, 281)
+        log_density = [titsias_bound(rbf(1.2, at), Z, X, 0.1, REAL, 1e-6) + np.log(at) - 2.0 * at for at in grid]
+        weights = np.exp(log_density - np.max(log_density))
+        weights /= weights.sum()
+        lengths = posterior.draws["kernel.lengthscales"]
+        assert_moments(lengths, grid @ weights)
+        middle = grid @ weights
+        assert_moments((lengths - middle) ** 2, (grid - middle) ** 2 @ weights)
+
+
+@pytest.mark.parametrize(
+    "name", ["Softmax", *(pytest.param(name, marks=pytest.mark.slow) for name in ("Poisson", "Bernoulli", "StudentT"))]
+)
+def test_samplers_agree(name):
+    """On theta and on f at the data."""
+    given, y = PROBLEMS[name]
+    posteriors = [draw(given, y, sampler) for sampler in SAMPLERS]
+    found = [
+        statistics(np.concatenate([np.log(p.draws["kernel.lengthscales"])[..., None], p._watched_f()], -1)) for p in posteriors
+    ]
+    gap = np.abs(found[0].mean - found[1].mean) / np.hypot(found[0].mcse, found[1].mcse)
+    assert gap.max() < 4.5
+    for posterior in posteriors:
+        assert posterior.diagnostics.r_hat < 1.05
+        assert posterior.diagnostics.divergences == 0
+
+
+def test_an_outside_sampler_agrees():
+    given, y = PROBLEMS["Poisson"]
+    ours = draw(given, y)
+    prepared = given.prepared(X)
+
+    def potential(x):
+        return -fg.log_density(prepared, jnp.asarray(X), jnp.asarray(y), x["free"], x["v"])
+
+    kernel = numpyro.infer.NUTS(potential_fn=potential)
+    mcmc = numpyro.infer.MCMC(kernel, num_warmup=300, num_samples=1500, num_chains=1, progress_bar=False)
+    mcmc.run(jax.random.key(0), init_params={"free": to_free(prepared), "v": jnp.zeros((7, 1))})
+    theirs = mcmc.get_samples(group_by_chain=True)
+    for ours_draws, their_draws in ((ours.free, theirs["free"]), (ours.whitened, theirs["v"])):
+        one, two = statistics(ours_draws), statistics(np.asarray(their_draws))
+        assert (np.abs(one.mean - two.mean) < 4.5 * np.hypot(one.mcse, two.mcse)).all()
+
+
+class TestCoordinates:
+    @pytest.mark.parametrize("name", ["Poisson", "Softmax"])
+    def test_change_of_variables(self, name):
+        """log pi(x) is the target's log density plus the log-determinant of the numerical Jacobian of x -> (v, theta)."""
+        given, y = PROBLEMS[name]
+        fit = fg.fit_gaussian(given, X, y, fg.NaturalGradient(max_steps=2), train_inducing=False)
+        target = site_coordinates(fit, jnp.asarray(X), jnp.asarray(y))
+        x = 0.5 * jax.random.normal(jax.random.key(3), (target.num_dimensions,))
+        no_common = eqx.tree_at(lambda t: t.common, target, 0.0 * target.common)
+        key = jax.random.key(0)
+
+        def parameters(x):
+            place = no_common.place(x, key)
+            return jnp.concatenate([(place.whitened @ target.mixing.T).ravel(), place.free])
+
+        _, log_determinant = np.linalg.slogdet(jax.jacrev(parameters)(x))
+        place = no_common.place(x, key)
+        expected = fg.log_density(fit.model, jnp.asarray(X), jnp.asarray(y), place.free, place.whitened) + log_determinant
+        left_out = 0.5 * Z.shape[0] * (target.common.any()) * np.log(2 * np.pi)  # the common mode's own normalizer
+        np.testing.assert_allclose(target.log_density(x), expected + left_out, rtol=1e-9)
+        np.testing.assert_allclose(place.log_volume, log_determinant, rtol=1e-9)
+        np.testing.assert_allclose(target.position(place), x, atol=1e-9)
+
+    def test_rescaling_moves_nothing(self):
+        given, y = PROBLEMS["Bernoulli"]
+        fit = fg.fit_gaussian(given, X, y, fg.NaturalGradient(max_steps=2), train_inducing=False)
+        target = site_coordinates(fit, jnp.asarray(X), jnp.asarray(y))
+        key = jax.random.key(0)
+        places = jax.vmap(lambda k: target.place(jax.random.normal(k, (target.num_dimensions,)), k))(jax.random.split(key, 50))
+        changed = target.rescaled(places.free, 2.0 * places.standardized)
+        assert float(jnp.abs(changed.z_scale - 1.0).max()) > 0.5
+        place = jax.tree.map(lambda a: a[7], places)
+        x, changed_x = target.position(place), changed.position(place)
+        np.testing.assert_allclose(changed.place(changed_x, key).whitened, place.whitened, atol=1e-9)
+        plain = target.log_density(x) - target.place(x, key).log_volume
+        np.testing.assert_allclose(changed.log_density(changed_x) - changed.place(changed_x, key).log_volume, plain, rtol=1e-10)
+
+    def test_contrasts_are_orthonormal(self):
+        rows, common = contrasts(4)
+        basis = np.concatenate([common[None], rows])
+        np.testing.assert_allclose(basis @ basis.T, np.eye(4), atol=1e-12)
+        np.testing.assert_allclose(common, 0.5)
+
+    def test_the_common_mode_is_its_prior(self):
+        given, y = PROBLEMS["Softmax"]
+        posterior = draw(given, y, num_samples=500)
+        common = posterior.whitened @ np.full(3, 1 / np.sqrt(3))
+        assert_moments(common, np.zeros(7), np.eye(7))
+
+
+class TestIntegrator:
+    """Half-kick, rotation, half-kick on a target that is not Gaussian."""
+
+    @staticmethod
+    def log_density(x):
+        return -0.5 * jnp.sum(x**2) - 0.1 * jnp.sum(x**4) + jnp.sin(x[0] * x[1])
+
+    def flow(self, point, num_steps=5, angle=0.2):
+        x, p = jnp.split(point, 2)
+        state, end = rotation.trajectory(rotation.initial_state(x, self.log_density), p, self.log_density, angle, num_steps)
+        return jnp.concatenate([state.position, end])
+
+    def test_reversible(self):
+        point = jax.random.normal(jax.random.key(0), (6,))
+        x, p = jnp.split(self.flow(point), 2)
+        back, back_p = jnp.split(self.flow(jnp.concatenate([x, -p])), 2)
+        np.testing.assert_allclose(jnp.concatenate([back, -back_p]), point, atol=1e-12)
+
+    def test_keeps_volume(self):
+        point = jax.random.normal(jax.random.key(1), (6,))
+        _, log_determinant = np.linalg.slogdet(jax.jacfwd(self.flow)(point))
+        assert abs(log_determinant) < 1e-10
+
+    def test_exact_on_a_gaussian(self):
+        def log_density(x):
+            return -0.5 * jnp.sum(x**2)
+
+        start = jnp.array([1.0, -2.0, 0.5])
+        state, p = rotation.trajectory(rotation.initial_state(start, log_density), jnp.ones(3), log_density, 0.5 * jnp.pi, 1)
+        np.testing.assert_allclose(state.position, jnp.ones(3), atol=1e-12)
+        np.testing.assert_allclose(p, -start, atol=1e-12)
+
+    def test_second_order(self):
+        point = jax.random.normal(jax.random.key(2), (6,))
+        exact = self.flow(point, 4096, 1.0 / 4096)
+        coarse, fine = (np.linalg.norm(self.flow(point, n, 1.0 / n) - exact) for n in (8, 16))
+        assert 3.5 < coarse / fine < 4.5
+
+    def test_nonfinite_is_rejected_and_counted(self):
+        def wall(x):
+            return jnp.where(jnp.sum(x) > 0.1, jnp.nan, -0.5 * jnp.sum(x**2))
+
+        state = rotation.initial_state(jnp.zeros(2), wall)
+        infos = []
+        for i in range(30):
+            state, info = rotation.transition(jax.random.key(i), state, wall, 0.7, 1.5, 0.2)
+            infos.append(info)
+            assert np.isfinite(state.log_density)
+        assert any(bool(info.is_nonfinite) for info in infos)
+        assert all(float(info.acceptance) == 0.0 for info in infos if info.is_nonfinite)
+
+
+SETTINGS = {"num_samples": 130, "num_warmup": 60, "num_chains": 2, "seed": 4}
+
+
+@pytest.fixture(scope="module")
+def whole():
+    given, y = PROBLEMS["Poisson"]
+    fit = fg.fit_gaussian(given, X, y, train_inducing=False)
+    return given, y, fit, fg.sample(given, X, y, fit=fit, **SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    given, y = PROBLEMS["Poisson"]
+    return draw(given, y, num_samples=60, num_warmup=60)
+
+
+class TestRuns:
+    def test_same_seed_same_draws(self, whole):
+        given, y, fit, posterior = whole
+        again = fg.sample(given, X, y, fit=fit, **SETTINGS)
+        np.testing.assert_array_equal(again.whitened, posterior.whitened)
+        other = fg.sample(given, X, y, fit=fit, **(SETTINGS | {"seed": 5}))
+        assert not np.array_equal(other.whitened, posterior.whitened)
+
+    def test_interrupted_and_resumed_is_bit_identical(self, whole, tmp_path, monkeypatch):
+        given, y, fit, posterior = whole
+        advance, calls = runner._advance, []
+
+        def interrupted(*arguments):
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+            calls.append(advance(*arguments))
+
+        monkeypatch.setattr(runner, "_advance", interrupted)
+        with pytest.warns(UserWarning, match="interrupted after 100 of 130 draws a chain; fg.resume"):
+            part = fg.sample(given, X, y, fit=fit, run_dir=tmp_path / "run", **SETTINGS)
+        np.testing.assert_array_equal(part.whitened, posterior.whitened[:, :100])
+        monkeypatch.undo()
+        resumed = fg.resume(tmp_path / "run")
+        np.testing.assert_array_equal(resumed.whitened, posterior.whitened)
+        np.testing.assert_array_equal(resumed.free, posterior.free)
+        np.testing.assert_array_equal(fg.resume(tmp_path / "run").free, posterior.free)
+
+    def test_a_damaged_chunk_is_redone(self, whole, tmp_path):
+        given, y, fit, posterior = whole
+        fg.sample(given, X, y, fit=fit, run_dir=tmp_path / "run", **SETTINGS)
+        chunk = tmp_path / "run" / "chunk-00002.npz"
+        content = bytearray(chunk.read_bytes())
+        content[len(content) // 2] ^= 1
+        chunk.write_bytes(content)
+        with pytest.warns(UserWarning, match="damaged"):
+            resumed = fg.resume(tmp_path / "run")
+        np.testing.assert_array_equal(resumed.whitened, posterior.whitened)
+
+    def test_killed_and_resumed_is_bit_identical(self, tmp_path):
+        script = textwrap.dedent(
+            """
+            import sys, numpy as np, freegp as fg
+            X = np.linspace(0, 5, 40)[:, None]
+            y = np.random.default_rng(0).poisson(np.exp(np.sin(X[:, 0]))).astype(float)
+            model = fg.SparseGP(fg.kernels.RBF(), fg.likelihoods.Poisson(), inducing=6)
+            fg.sample(model, X, y, num_samples=int(sys.argv[2]), num_warmup=60, num_chains=2, seed=3, run_dir=sys.argv[1])
+            """
+        )
+        arguments = [sys.executable, "-c", script]
+        process = subprocess.Popen([*arguments, str(tmp_path / "killed"), "4000"])
+        deadline = time.time() + 240
+        while not (tmp_path / "killed" / "chunk-00003.npz").exists():
+            assert process.poll() is None
+            assert time.time() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        before = len([name for name in os.listdir(tmp_path / "killed") if name.startswith("chunk-")])
+        assert before < 81, "it was killed before the end"
+        resumed = fg.resume(tmp_path / "killed")
+        subprocess.run([*arguments, str(tmp_path / "whole"), "4000"], check=True)
+        whole = fg.resume(tmp_path / "whole")
+        np.testing.assert_array_equal(resumed.whitened, whole.whitened)
+        np.testing.assert_array_equal(resumed.free, whole.free)
+
+    def test_chains_do_not_depend_on_their_number_of_devices(self, whole):
+        given, y, fit, _ = whole
+        one = fg.sample(given, X, y, fit=fit, **(SETTINGS | {"num_chains": 1, "num_warmup": 0}))
+        three = fg.sample(given, X, y, fit=fit, **(SETTINGS | {"num_chains": 3, "num_warmup": 0}))
+        np.testing.assert_allclose(three.whitened[:1, :20], one.whitened[:, :20], rtol=1e-8)
+        assert jax.local_device_count() > 1
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"sampler": "metropolis"}, "sampler must be one of sites, nuts"),
+            ({"num_samples": 0}, "num_samples must be 1 or more"),
+            ({"num_chains": 0}, "num_chains must be 1 or more"),
+        ],
+    )
+    def test_bad_settings(self, arguments, message):
+        with pytest.raises(ValueError, match=message):
+            fg.sample(*PROBLEMS["Poisson"][:1], X, COUNTS, **arguments)
+
+    def test_a_run_directory_is_not_overwritten(self, whole, tmp_path):
+        given, y, fit, _ = whole
+        settings = SETTINGS | {"num_samples": 2, "num_warmup": 0}
+        fg.sample(given, X, y, fit=fit, run_dir=tmp_path / "run", **settings)
+        with pytest.raises(ValueError, match=r"already holds a run; continue it with fg\.resume"):
+            fg.sample(given, X, y, fit=fit, run_dir=tmp_path / "run", **settings)
+        with pytest.raises(ValueError, match="there is no folder"):
+            fg.resume(tmp_path / "nothing")
+
+
+class TestPosterior:
+    def test_draws_are_in_natural_units(self, posterior):
+        assert posterior.draws["kernel.lengthscales"].shape == (2, 60)
+        assert posterior.draws["whitened"].shape == (2, 60, 7, 1)
+        np.testing.assert_allclose(np.log(posterior.draws["kernel.lengthscales"]), posterior.free[..., 0], atol=1e-12)
+
+    def test_predictions_average_over_draws(self, posterior):
+        """Against a loop over draws in NumPy."""
+        Xs = np.array([[0.4], [2.5], [6.0]])
+        means, variances = [], []
+        for chain in range(2):
+            for i in range(60):
+                length = posterior.draws["kernel.lengthscales"][chain, i]
+                mean, variance = conditional(rbf(1.2, length), Z, Xs, posterior.whitened[chain, i, :, 0], 1e-6)
+                means.append(mean)
+                variances.append(variance)
+        means, variances = np.array(means), np.array(variances)
+        mean, variance = posterior.predict_f(Xs)
+        np.testing.assert_allclose(mean[:, 0], means.mean(axis=0), rtol=1e-6)
+        np.testing.assert_allclose(variance[:, 0], variances.mean(axis=0) + means.var(axis=0), rtol=1e-5)
+        rates = np.exp(means + variances / 2)
+        np.testing.assert_allclose(posterior.predict_y(Xs)[0], rates.mean(axis=0), rtol=1e-5)
+        spread = (rates + rates**2 * np.expm1(variances)).mean(axis=0) + rates.var(axis=0)
+        np.testing.assert_allclose(posterior.predict_y(Xs)[1], spread, rtol=1e-5)
+        each = [
+            fg.likelihoods.Poisson().predict_log_density(m, v, np.array([1.0, 0.0, 2.0]))
+            for m, v in zip(means, variances, strict=True)
+        ]
+        expected = np.log(np.mean(np.exp(each), axis=0))
+        np.testing.assert_allclose(posterior.predict_log_density(Xs, [1.0, 0.0, 2.0]), expected, rtol=1e-6)
+
+    def test_quantiles_and_joint_draws_match_the_moments(self, posterior):
+        Xs = np.array([[0.4], [0.5], [6.0]])
+        mean, variance = posterior.predict_f(Xs)
+        f = np.asarray(posterior.sample_f(Xs, 4000, seed=1))[..., 0]
+        assert (np.abs(f.mean(axis=0) - mean[:, 0]) < 4.5 * f.std(axis=0) / np.sqrt(4000)).all()
+        np.testing.assert_allclose(f.var(axis=0), variance[:, 0], rtol=0.15)
+        assert np.corrcoef(f[:, 0], f[:, 1])[0, 1] > 0.95, "neighbours move together"
+        low, middle, high = np.asarray(posterior.quantiles_f(Xs, (0.1, 0.5, 0.9)))[..., 0]
+        for level, quantile in ((0.1, low), (0.5, middle), (0.9, high)):
+            below = (f < quantile).mean(axis=0)
+            assert (np.abs(below - level) < 4.5 * np.sqrt(level * (1 - level) / 4000)).all()
+        y = np.asarray(posterior.sample_y(Xs, 4000, seed=2))
+        assert y.shape == (4000, 3)
+        assert (np.abs(y.mean(axis=0) - posterior.predict_y(Xs)[0]) < 4.5 * y.std(axis=0) / np.sqrt(4000)).all()
+
+    def test_blocks_of_inputs_change_nothing(self, posterior):
+        small = fg.Posterior(
+            **{
+                **{f: getattr(posterior, f) for f in posterior.__dataclass_fields__},
+                "model": posterior.model._replace(block_size=7),
+            }
+        )
+        np.testing.assert_allclose(small.predict_y(X)[1], posterior.predict_y(X)[1], rtol=1e-9)
+        np.testing.assert_allclose(small.predict_log_density(X, COUNTS), posterior.predict_log_density(X, COUNTS), rtol=1e-9)
+        np.testing.assert_allclose(small.quantiles_f(X), posterior.quantiles_f(X), atol=1e-9)
+
+    def test_thinning_is_by_hand_alone(self, posterior):
+        assert posterior.thinned(3).whitened.shape == (2, 20, 7, 1)
+        with pytest.raises(ValueError, match="between 1 and 60"):
+            posterior.thinned(0)
+
+    def test_saved_and_loaded(self, posterior, tmp_path):
+        posterior.save(tmp_path / "posterior.npz")
+        loaded = fg.load(tmp_path / "posterior.npz")
+        np.testing.assert_array_equal(loaded.predict_f(X)[0], posterior.predict_f(X)[0])
+        assert loaded.diagnostics == posterior.diagnostics
+
+    def test_summary_and_arviz(self, posterior):
+        assert list(posterior.summary().index) == ["kernel.lengthscales"]
+        data = posterior.to_arviz()
+        assert set(data.groups()) >= {"posterior", "sample_stats", "log_likelihood", "observed_data"}
+        assert data.posterior["kernel.lengthscales"].shape == (2, 60)
+        assert "60 draws" in str(posterior)
+
+    @pytest.mark.slow
+    def test_leave_one_out_is_near_refitting(self):
+        """Exact for one datum: sample again without it."""
+        given, y = PROBLEMS["Poisson"]
+        everything = draw(given, y, num_samples=1500)
+        loo = everything.loo()
+        rest = np.arange(40) != 20
+        fit = fg.fit_gaussian(given, X[rest], y[rest], train_inducing=False)
+        without = fg.sample(given, X[rest], y[rest], fit=fit, num_samples=1500, num_warmup=120, num_chains=2)
+        exact = float(without.predict_log_density(X[20:21], y[20:21])[0])
+        assert loo.pareto_k[20] < 0.7
+        np.testing.assert_allclose(loo.pointwise[20], exact, atol=0.02)
