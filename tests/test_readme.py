@@ -12,4 +12,5 @@ def test_the_example_runs_as_it_stands(tmp_path, monkeypatch):
         names: dict = {}
         exec(compile(block, "README.md", "exec"), names)
         assert names["fit"].status == "converged"
+        assert names["post"].diagnostics.r_hat < 1.05
         assert names["rate"].shape == (5,)
