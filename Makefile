@@ -24,7 +24,7 @@ check: venv
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 test-slow: venv
 	$(BIN)/pytest -m slow

@@ -97,7 +97,8 @@ class TestExactAnswers:
     def test_parameter_against_the_grid(self, name):
         """Gaussian noise: q(theta) ∝ p(theta) exp(Titsias' bound), and in the logarithm of theta another factor theta."""
         given = model(fg.likelihoods.Gaussian(0.1), ("kernel.variance", "likelihood"))
-        posterior = fg.sample(given, X, REAL, fit=crude_fit(given), sampler=name, num_samples=2500, num_chains=2, seed=1)
+        num_samples = {"paper": 2500, "gibbs": 12000}[name]  # theta and v hold each other back in Gibbs: 1 in 25 is effective
+        posterior = fg.sample(given, X, REAL, fit=crude_fit(given), sampler=name, num_samples=num_samples, num_chains=2, seed=1)
         logs = np.linspace(np.log(0.15), np.log(4.0), 301)
         grid = np.exp(logs)
         bound = np.array([titsias_bound(rbf(1.2, at), Z, X, 0.1, REAL, 1e-6) for at in grid])
@@ -106,7 +107,7 @@ class TestExactAnswers:
         weights /= weights.sum()
         middle = logs @ weights
         assert_moments(posterior.free, np.array([middle]), np.array([[(logs - middle) ** 2 @ weights]]))
-        assert statistics(posterior.free).ess_bulk.min() > 150
+        assert statistics(posterior.free).ess_bulk.min() > 400
 
 
 class TestLeapfrog:

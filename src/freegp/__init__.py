@@ -8,7 +8,7 @@ from freegp.devices import configure
 
 configure()
 
-from freegp import kernels, likelihoods, priors  # noqa: E402
+from freegp import datasets, kernels, likelihoods, priors  # noqa: E402
 from freegp.approximation import LBFGS, AdaDelta, GaussianFit, NaturalGradient, fit_gaussian  # noqa: E402
 from freegp.inducing import Grid, InducingPoints, KMeans, Subset  # noqa: E402
 from freegp.model import SparseGP  # noqa: E402
@@ -32,6 +32,7 @@ __all__ = [
     "RotationHMC",
     "SparseGP",
     "Subset",
+    "datasets",
     "expected_log_likelihood",
     "fit_gaussian",
     "kernels",

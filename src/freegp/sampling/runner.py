@@ -80,7 +80,8 @@ def sample(
     fit
         A Gaussian approximation to start from; one is made if none is given. Its inducing inputs are kept.
     sampler
-        "sites" (rotation HMC in site coordinates) or "nuts", or a settings object: `RotationHMC`, `NUTS`.
+        "sites" (rotation HMC in site coordinates, the default), "nuts", "paper" (the paper's tuned HMC) or "gibbs" (its
+        comparator), or a settings object: `RotationHMC`, `NUTS`, `PaperHMC`, `Gibbs`.
     num_samples, num_warmup, num_chains
         Draws kept of each chain, draws spent on tuning, and chains. Chains are spread over the devices there are.
     seed
