@@ -2,4 +2,5 @@
 
 import os
 
-os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 " + os.environ.get("XLA_FLAGS", "")
+FLAGS = "--xla_backend_optimization_level=0 --xla_cpu_multi_thread_eigen=false"  # two workers have a core each
+os.environ["XLA_FLAGS"] = f"{FLAGS} {os.environ.get('XLA_FLAGS', '')}"

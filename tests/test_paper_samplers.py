@@ -94,6 +94,7 @@ class TestExactAnswers:
         assert_moments(posterior.whitened[..., 0], S @ A @ REAL / 0.1, S)
         assert posterior.diagnostics.ess > 500
 
+    @pytest.mark.slow
     def test_parameter_against_the_grid(self, name):
         """Gaussian noise: q(theta) ∝ p(theta) exp(Titsias' bound), and in the logarithm of theta another factor theta."""
         given = model(fg.likelihoods.Gaussian(0.1), ("kernel.variance", "likelihood"))
@@ -275,6 +276,7 @@ class TestRuns:
     def test_names(self, name):
         assert runner.as_sampler(name) == {"paper": fg.PaperHMC(), "gibbs": fg.Gibbs()}[name]
 
+    @pytest.mark.slow
     def test_several_latent_functions(self, name):
         given, y = PROBLEMS["Softmax"]
         settings = {"num_samples": 10, "num_chains": 2, "progress": False}

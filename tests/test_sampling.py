@@ -89,9 +89,8 @@ class TestExactAnswers:
         assert_moments((lengths - middle) ** 2, (grid - middle) ** 2 @ weights)
 
 
-@pytest.mark.parametrize(
-    "name", ["Softmax", *(pytest.param(name, marks=pytest.mark.slow) for name in ("Poisson", "Bernoulli", "StudentT"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROBLEMS)
 def test_samplers_agree(name):
     """On theta and on f at the data."""
     given, y = PROBLEMS[name]
@@ -106,6 +105,7 @@ def test_samplers_agree(name):
         assert posterior.diagnostics.divergences == 0
 
 
+@pytest.mark.slow
 def test_an_outside_sampler_agrees():
     given, y = PROBLEMS["Poisson"]
     ours = draw(given, y)
@@ -279,6 +279,7 @@ class TestRuns:
             resumed = fg.resume(tmp_path / "run")
         np.testing.assert_array_equal(resumed.whitened, posterior.whitened)
 
+    @pytest.mark.slow
     def test_killed_and_resumed_is_bit_identical(self, tmp_path):
         script = textwrap.dedent(
             """
