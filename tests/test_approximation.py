@@ -93,9 +93,13 @@ def test_moving_the_inducing_inputs_helps_and_both_ways_agree():
     np.testing.assert_allclose(sites.elbo, direct.elbo, atol=0.1)
 
 
-@pytest.mark.parametrize(
-    "method", [fg.AdaDelta(batch_size=30, num_steps=3000), fg.NaturalGradient(batch_size=30, num_steps=1500)]
-)
+MINIBATCHES = [
+    fg.NaturalGradient(batch_size=30, num_steps=1500),
+    pytest.param(fg.AdaDelta(batch_size=30, num_steps=3000), marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("method", MINIBATCHES)
 def test_minibatches_come_near_the_full_batch(method):
     given, y = PROBLEMS["Poisson"]
     full = fg.fit_gaussian(given, X, y, train_inducing=False)

@@ -207,7 +207,7 @@ class TestManyClasses:
     VARIANCES = ((1.0, 1.0, 1.0), (10.0, 10.0, 10.0), (4.0, 1.0, 0.5))
 
     @staticmethod
-    def integrate(function, mean, variance, num=121):
+    def integrate(function, mean, variance, num=81):
         z = np.linspace(-8, 8, num)
         w = np.exp(-0.5 * z**2)
         w = w / w.sum()

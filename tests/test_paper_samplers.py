@@ -285,6 +285,7 @@ class TestRuns:
         assert np.isfinite(posterior.whitened).all()
         assert len(np.unique(posterior.free)) > 10
 
+    @pytest.mark.slow
     def test_interrupted_and_resumed_is_bit_identical(self, name, tmp_path, monkeypatch):
         given, y = PROBLEMS["Bernoulli"]
         fit = crude_fit(given)
