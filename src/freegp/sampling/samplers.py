@@ -40,18 +40,13 @@ class Sampler(Protocol):
         """One draw of one chain."""
 
 
-@registered
-@dataclass(frozen=True)
-class RotationHMC:
-    """``"sites"``: rotation HMC in site coordinates; trajectories of about ``turn`` radians, the step tuned to the acceptance."""
-
-    target_acceptance: float = 0.8
-    turn: float = 0.5 * math.pi
-    jitter: float = 0.25
+class InSiteCoordinates:
+    """What the samplers in site coordinates share: where they move, and how they are warmed up."""
 
     state_type: ClassVar[Any] = State
     tuning_type: ClassVar[Any] = StepSize
-    longest_step: ClassVar[float] = 0.5 * math.pi
+    longest_step: ClassVar[float]
+    target_acceptance: float
 
     def prepare(self, fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, " N"]) -> SiteCoordinates:
         """Coordinates around the fit."""
@@ -65,29 +60,33 @@ class RotationHMC:
 
     def __call__(self, key: PRNGKeyArray, state: State, target: SiteCoordinates, tuning: StepSize) -> tuple[State, Info]:
         """One draw."""
+        raise NotImplementedError
+
+
+@registered
+@dataclass(frozen=True)
+class RotationHMC(InSiteCoordinates):
+    """``"sites"``: rotation HMC in site coordinates; trajectories of about ``turn`` radians, the step tuned to the acceptance."""
+
+    target_acceptance: float = 0.8
+    turn: float = 0.5 * math.pi
+    jitter: float = 0.25
+
+    longest_step: ClassVar[float] = 0.5 * math.pi
+
+    def __call__(self, key: PRNGKeyArray, state: State, target: SiteCoordinates, tuning: StepSize) -> tuple[State, Info]:
+        """One draw."""
         return rotation.transition(key, state, target.log_density, tuning.step_size, self.turn, self.jitter)
 
 
 @registered
 @dataclass(frozen=True)
-class NUTS:
+class NUTS(InSiteCoordinates):
     """``"nuts"``: blackjax's no-U-turn sampler in site coordinates, the step tuned to the acceptance."""
 
     target_acceptance: float = 0.8
 
-    state_type: ClassVar[Any] = State
-    tuning_type: ClassVar[Any] = StepSize
     longest_step: ClassVar[float] = 2.0
-
-    def prepare(self, fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, " N"]) -> SiteCoordinates:
-        """Coordinates around the fit."""
-        return site_coordinates(fit, X, y)
-
-    def warm_up(
-        self, mesh: jax.sharding.Mesh, target: SiteCoordinates, keys: PRNGKeyArray, num_draws: int, report: Report
-    ) -> Warm:
-        """Dispersed starts, step size and scales."""
-        return Warm(*warm_up(self, mesh, target, keys, num_draws, report))
 
     def __call__(self, key: PRNGKeyArray, state: State, target: SiteCoordinates, tuning: StepSize) -> tuple[State, Info]:
         """One draw."""

@@ -15,7 +15,7 @@ from freegp.sampling.coordinates import Place, SiteCoordinates
 from freegp.sampling.rotation import State, initial_state
 
 if TYPE_CHECKING:
-    from freegp.sampling.samplers import NUTS, RotationHMC
+    from freegp.sampling.samplers import InSiteCoordinates
 
 NUM_WINDOWS = 6
 RESCALE_AFTER = (2, 4)
@@ -29,7 +29,7 @@ class StepSize(NamedTuple):
 
 
 def warm_up(
-    sampler: "RotationHMC | NUTS",
+    sampler: "InSiteCoordinates",
     mesh: jax.sharding.Mesh,
     coordinates: SiteCoordinates,
     keys: PRNGKeyArray,
@@ -68,7 +68,7 @@ def start_states(mesh: jax.sharding.Mesh, coordinates: SiteCoordinates, position
 
 @eqx.filter_jit
 def adapt_chunk(
-    sampler: "RotationHMC | NUTS",
+    sampler: "InSiteCoordinates",
     mesh: jax.sharding.Mesh,
     coordinates: SiteCoordinates,
     states: State,
