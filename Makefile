@@ -24,13 +24,13 @@ check: venv
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --durations 20
 
 test-slow: venv
 	$(BIN)/pytest -m slow
 
 bench: venv
-	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/run.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -8,6 +8,7 @@ from freegp.cli import app
 from freegp.datasets import binned_counts, load_coal
 
 
+@pytest.mark.slow
 def test_demo_prints_a_table_and_writes_a_picture(tmp_path):
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "new" / "folder")])
     assert result.exit_code == 0, result.output

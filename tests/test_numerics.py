@@ -5,7 +5,7 @@ import pytest
 from jax.scipy.linalg import solve_triangular
 
 from freegp.numerics.distances import rows_equal, squared_distances
-from freegp.numerics.linalg import inverse_cholesky, quadratic_form
+from freegp.numerics.linalg import from_standard, inverse_and_log_determinant, inverse_cholesky, quadratic_form
 
 
 @pytest.fixture
@@ -24,6 +24,42 @@ def test_inverse_cholesky_against_automatic_differentiation(matrix):
     got, got_slope = jax.value_and_grad(lambda K: jnp.sum(weights * inverse_cholesky(K)))(matrix)
     np.testing.assert_allclose(got, value, rtol=1e-12)
     np.testing.assert_allclose(got_slope, slope, rtol=1e-10, atol=1e-12)
+
+
+def test_inverse_and_log_determinant_against_automatic_differentiation(matrix):
+    weights = np.random.default_rng(1).normal(size=(6, 6))
+
+    def combined(inverse, log_determinant):
+        return jnp.sum(weights * inverse) + 1.7 * log_determinant
+
+    def plain(K):
+        K = 0.5 * (K + K.T)
+        return combined(jnp.linalg.inv(K), jnp.linalg.slogdet(K)[1])
+
+    value, slope = jax.value_and_grad(plain)(matrix)
+    got, got_slope = jax.value_and_grad(lambda K: combined(*inverse_and_log_determinant(K)))(matrix)
+    np.testing.assert_allclose(got, value, rtol=1e-12)
+    np.testing.assert_allclose(got_slope, slope, rtol=1e-10, atol=1e-12)
+
+
+def test_from_standard_against_automatic_differentiation(matrix):
+    linear, z, weights = np.random.default_rng(1).normal(size=(3, 6))
+
+    def plain(H, h, z):
+        L = jnp.linalg.cholesky(0.5 * (H + H.T))
+        u = jnp.linalg.solve(L.T, jnp.linalg.solve(L, h) + z)
+        return weights @ u - 0.3 * jnp.linalg.slogdet(H)[1]
+
+    def ours(H, h, z):
+        u, log_determinant = from_standard(H, h, z)
+        return weights @ u - 0.3 * log_determinant
+
+    at = (matrix, jnp.asarray(linear), jnp.asarray(z))
+    expected = jax.value_and_grad(plain, argnums=(0, 1, 2))(*at)
+    got = jax.value_and_grad(ours, argnums=(0, 1, 2))(*at)
+    symmetric = jax.tree.map(lambda a: 0.5 * (a + a.T) if a.ndim == 2 else a, (expected, got))
+    for one, two in zip(*(jax.tree.leaves(part) for part in symmetric), strict=True):
+        np.testing.assert_allclose(two, one, rtol=1e-9, atol=1e-12)
 
 
 def test_quadratic_form_against_automatic_differentiation(matrix):

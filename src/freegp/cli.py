@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -33,6 +33,7 @@ def demo(
 ) -> None:
     """How often did British coal mines explode, 1851-1962? A Cox process on data that ship with the package."""
     console = Console()
+    _make_folder(out, console)
     events = load_coal()
     X, counts, width = binned_counts(events, 1851.0, 1963.0, num_bins=100)
     model = fg.SparseGP(
@@ -69,6 +70,19 @@ def resume(run: Annotated[Path, typer.Argument(help="The folder of a sampling ru
     console.print(posterior.diagnostics.verdict)
 
 
+def _make_folder(out: Path, console: Console) -> None:
+    """Made before anything is computed, so that nothing is computed in vain."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _cannot_write(out, error, console)
+
+
+def _cannot_write(out: Path, error: OSError, console: Console) -> NoReturn:
+    console.print(f"cannot write to {out} ({error.strerror}); choose another folder with --out")
+    raise typer.Exit(1) from None
+
+
 def _rate_table(events: np.ndarray, years: np.ndarray, bands: np.ndarray) -> Table:
     table = Table(title="Explosions a year")
     for column in ("year", "observed around it", "5 %", "median rate", "95 %"):
@@ -95,13 +109,11 @@ def _write(
     out: Path, events: np.ndarray, years: np.ndarray, bands: np.ndarray, posterior: fg.Posterior, console: Console
 ) -> None:
     try:
-        out.mkdir(parents=True, exist_ok=True)
         with plt.rc_context({"backend": "Agg"}):
             axes = plots.intensity_curve(years, bands, events)
             axes.set(xlabel="year", ylabel="explosions a year", title="Explosions in British coal mines")
             plt.savefig(out / "coal.png", dpi=150)
         posterior.save(out / "posterior.npz")
     except OSError as error:
-        console.print(f"cannot write to {out} ({error.strerror}); choose another folder with --out")
-        raise typer.Exit(1) from None
+        _cannot_write(out, error, console)
     console.print(f"picture:   {out / 'coal.png'}\nposterior: {out / 'posterior.npz'}  (fg.load reads it)")

@@ -21,6 +21,7 @@ from freegp.likelihoods import Likelihood
 from freegp.model import SparseGP
 from freegp.parameters import free_parameters, from_free, get_value
 from freegp.saving import registered, save
+from freegp.sparsity import FEW_NATS, Sparsity, curvature_and_loss, suggested_size
 from freegp.target.projection import covariances, marginals, project_whitened, whitening
 from freegp.validation import check_prediction_inputs, check_targets
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 DRAWS_AT_ONCE = 25
 NUM_WATCHED = 50
+NUM_FOR_SPARSITY = 100
 LARGEST_JOINT = 5000
 Moments = Callable[[Likelihood, Array, Array], tuple[Array, Array]]
 
@@ -168,8 +170,22 @@ class Posterior:
             seconds_sampling=self.seconds_sampling,
             seconds_total=self.seconds_total,
             gradients=int(noted["num_gradients"].sum()),
+            sparsity=self.sparsity,
             labels=labels if self.free.shape[-1] else {},
         )
+
+    @cached_property
+    def sparsity(self) -> Sparsity:
+        """What the inducing points lose, averaged over up to 100 of the draws."""
+        free, whitened = self._flat()
+        rows = np.linspace(0, free.shape[0] - 1, min(NUM_FOR_SPARSITY, free.shape[0])).astype(int)
+        X, y = jnp.asarray(self.X), jnp.asarray(self.y)
+        curvature, loss = _sparsity_of_draws(self.model, X, y, free[rows], whitened[rows])
+        nats_lost = float(jnp.sum(loss))
+        if not nats_lost > FEW_NATS:
+            return Sparsity(nats_lost, self.model.num_inducing, None)
+        at = from_free(self.model, jnp.mean(free, axis=0))
+        return Sparsity(nats_lost, self.model.num_inducing, suggested_size(at, self.X, np.asarray(curvature), nats_lost))
 
     def loo(self) -> LeaveOneOut:
         """Leave-one-out predictive density, weighted by the factor each datum has in this target."""
@@ -295,6 +311,20 @@ def _pointwise_of_draws(model: SparseGP, X: Array, y: Array, free: Array, whiten
         return at.likelihood.expected_log_prob(mean, variance, y), density
 
     return jax.lax.map(one, (free, whitened))
+
+
+@eqx.filter_jit
+def _sparsity_of_draws(model: SparseGP, X: Array, y: Array, free: Array, whitened: Array) -> tuple[Array, Array]:
+    """Curvature and loss of each datum and latent, averaged over draws."""
+
+    def add(total: tuple[Array, Array], draw: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
+        at = from_free(model, draw[0])
+        inverse_factors = whitening(covariances(at))
+        found = curvature_and_loss(at, inverse_factors, project_whitened(inverse_factors, draw[1]), X, y)
+        return jax.tree.map(lambda old, new: old + new / free.shape[0], total, found), None
+
+    zero = jnp.zeros((X.shape[0], model.num_latents))
+    return jax.lax.scan(add, (zero, zero), (free, whitened))[0]
 
 
 @jax.jit

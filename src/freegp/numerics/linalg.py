@@ -64,3 +64,57 @@ def _quadratic_form_backward(residuals: tuple[Array, Array], cotangent: Array) -
 
 
 quadratic_form.defvjp(_quadratic_form_forward, _quadratic_form_backward)
+
+
+@jax.custom_vjp
+def inverse_and_log_determinant(matrix: Float[Array, "M M"]) -> tuple[Float[Array, "M M"], Float[Array, ""]]:
+    """``K^-1`` and ``log |K|`` of a symmetric positive-definite matrix; NaN where it is not.
+
+    The adjoint needs no factor: ``dK = -K^-1 dP K^-1 + dl K^-1``.
+    """
+    factor_inverse = inverse_cholesky(matrix)
+    return factor_inverse.T @ factor_inverse, -2.0 * jnp.sum(jnp.log(jnp.diag(factor_inverse)))
+
+
+def _inverse_and_log_determinant_forward(matrix: Array) -> tuple[tuple[Array, Array], Array]:
+    inverse, log_determinant = inverse_and_log_determinant(matrix)
+    return (inverse, log_determinant), inverse
+
+
+def _inverse_and_log_determinant_backward(inverse: Array, cotangents: tuple[Array, Array]) -> tuple[Array]:
+    of_inverse, of_log_determinant = cotangents
+    return (of_log_determinant * inverse - inverse @ symmetrize(of_inverse) @ inverse,)
+
+
+inverse_and_log_determinant.defvjp(_inverse_and_log_determinant_forward, _inverse_and_log_determinant_backward)
+
+
+@jax.custom_vjp
+def from_standard(
+    precision: Float[Array, "M M"], linear: Float[Array, " M"], z: Float[Array, " M"]
+) -> tuple[Float[Array, " M"], Float[Array, ""]]:
+    """A draw of the Gaussian ``exp(h^T u - u^T H u / 2)`` from a standard one z, and log |H|.
+
+    ``u = L^-T (L^-1 h + z)`` with L L^T = H. Its adjoint, with ``a = L^-1 h + z`` and ``c = L^-1 du``: ``dz = c``,
+    ``dh = L^-T c`` and ``dH = sym(L^-T [Phi(-a c^T - c (L^-1 h)^T) + dl I] L^-1)``.
+    """
+    inverse = inverse_cholesky(precision)
+    return inverse.T @ (inverse @ linear + z), -2.0 * jnp.sum(jnp.log(jnp.diag(inverse)))
+
+
+def _from_standard_forward(precision: Array, linear: Array, z: Array) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
+    inverse = inverse_cholesky(precision)
+    shift = inverse @ linear
+    value = inverse.T @ (shift + z), -2.0 * jnp.sum(jnp.log(jnp.diag(inverse)))
+    return value, (inverse, shift, z)
+
+
+def _from_standard_backward(residuals: tuple[Array, Array, Array], cotangents: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+    inverse, shift, z = residuals
+    of_value, of_log_determinant = cotangents
+    c = inverse @ of_value
+    middle = lower_half(-jnp.outer(shift + z, c) - jnp.outer(c, shift)) + of_log_determinant * jnp.eye(c.shape[0])
+    return symmetrize(inverse.T @ middle @ inverse), inverse.T @ c, c
+
+
+from_standard.defvjp(_from_standard_forward, _from_standard_backward)

@@ -1,10 +1,13 @@
 """Coordinates in which the target is nearly N(0, I): the site transform.
 
-Freeze the sites of the Gaussian approximation. At any theta they give a Gaussian ``N(S b, S)`` of v with ``S^-1 = I + W``, and so
-an exact change of variables ``v = L^-T (L^-1 b + z)`` with ``L L^T = I + W``, ``log |dv/dz| = -sum log diag L``, in O(M^3) and
-nothing in N. Parameters are ``theta = location + factor zeta``. Whatever the sites, the answer is the same; their quality sets
-the speed.
+Freeze the sites of the Gaussian approximation, ``exp(h^T u - u^T Lambda u / 2)``. At any theta they and the prior give a Gaussian
+of u with precision ``H = Kuu^-1 + Lambda``, and so an exact change of variables ``u = L^-T (L^-1 h + z)`` with ``L L^T = H``,
+``log |du/dz| = -log |H| / 2``, in O(M^3) and nothing in N. Where the data say much, u hardly moves with theta; where they say
+little, v hardly does. Parameters are ``theta = location + factor zeta``. Whatever the sites, the answer is the same; their
+quality sets the speed.
 """
+
+import math
 
 import equinox as eqx
 import jax
@@ -14,12 +17,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from freegp.approximation.gaussian import Sites
 from freegp.model import SparseGP
-from freegp.numerics.linalg import inverse_cholesky
+from freegp.numerics.linalg import from_standard, inverse_and_log_determinant, symmetrize
 from freegp.parameters import from_free, log_jacobian, log_prior
 from freegp.target.log_density import data_term
-from freegp.target.projection import covariances, project_whitened, whitening
+from freegp.target.projection import Projection, covariances, whitening
 
 TUNED = ("location", "factor", "z_location", "z_scale")
+SHARPEST = 1e12
+"""Largest site precision, in units of the prior's smallest, for which H is still positive definite in double precision."""
 
 
 class Place(eqx.Module):
@@ -34,15 +39,16 @@ class Place(eqx.Module):
 class SiteCoordinates(eqx.Module):
     """The target as a density of ``x = (z, zeta)``.
 
-    Latent functions are first mixed, ``v = w mixing`` with orthonormal rows: for a likelihood that does not change when all
+    Latent functions are first mixed, ``u = w mixing`` with orthonormal rows: for a likelihood that does not change when all
     latents are shifted together, and a shared kernel, the mode common to all of them is exactly its prior, is left out of x
-    and drawn afresh (``common``).
+    and drawn afresh (``common``). ``site_precision`` and ``site_linear`` are Lambda and h of each of the C mixed functions.
     """
 
     model: SparseGP
     X: Float[Array, "N D"]
     y: Float[Array, " N"]
-    sites: Sites
+    site_precision: Float[Array, "C M M"]
+    site_linear: Float[Array, "M C"]
     mixing: Float[Array, "C P"]
     common: Float[Array, " P"]
     location: Float[Array, " T"]
@@ -60,13 +66,13 @@ class SiteCoordinates(eqx.Module):
         z, zeta = self._split(x)
         free = self.location + self.factor @ zeta
         at = from_free(self.model, free)
-        Kuu = covariances(at)
-        inverse_factors = whitening(Kuu)
-        w, log_determinant = self._unstandardize(Kuu, inverse_factors, self.z_location + self.z_scale * z)
-        data = data_term(at, project_whitened(inverse_factors, w @ self.mixing), self.X, self.y)
-        prior = -0.5 * jnp.sum(jnp.square(w)) - 0.5 * w.size * jnp.log(2.0 * jnp.pi)
+        precision, log_determinant = jax.vmap(inverse_and_log_determinant)(covariances(at))
+        w, log_volume = self._unstandardize(precision, log_determinant, self.z_location + self.z_scale * z)
+        weights = _each(precision, w)
+        data = data_term(at, Projection(weights @ self.mixing, precision), self.X, self.y)
+        prior = -0.5 * jnp.sum(w * weights) - 0.5 * w.size * jnp.log(2.0 * jnp.pi)
         theta = log_prior(self.model, free) + log_jacobian(self.model, free)
-        return data + prior + theta + log_determinant + self._log_scale()
+        return data + prior + theta + log_volume + self._log_scale()
 
     def place(self, x: Float[Array, " X"], key: PRNGKeyArray) -> Place:
         """What x means; the key is for the common mode."""
@@ -74,9 +80,10 @@ class SiteCoordinates(eqx.Module):
         free = self.location + self.factor @ zeta
         Kuu = covariances(from_free(self.model, free))
         standardized = self.z_location + self.z_scale * z
-        w, log_determinant = self._unstandardize(Kuu, whitening(Kuu), standardized)
+        w, log_volume = self._unstandardize(*jax.vmap(inverse_and_log_determinant)(Kuu), standardized)
         shared = jax.random.normal(key, (w.shape[0], 1)) * self.common
-        return Place(free, w @ self.mixing + shared, standardized, log_determinant + self._log_scale())
+        whitened = _each(whitening(Kuu), w) @ self.mixing + shared
+        return Place(free, whitened, standardized, log_volume + self._log_scale())
 
     def position(self, place: Place) -> Float[Array, " X"]:
         """The x of a place (the common mode forgotten)."""
@@ -106,13 +113,32 @@ class SiteCoordinates(eqx.Module):
     def _split(self, x: Float[Array, " X"]) -> tuple[Array, Array]:
         return x[: self.z_scale.size].reshape(self.z_scale.shape), x[self.z_scale.size :]
 
-    def _unstandardize(self, Kuu: Array, inverse_factors: Array, z: Float[Array, "M C"]) -> tuple[Array, Array]:
-        """``w = L^-T (L^-1 b + z)`` of each latent, and the log-determinant."""
-        moved = self.sites.moved_to(Kuu, inverse_factors)
-        inverse = jax.vmap(inverse_cholesky)(jnp.eye(z.shape[0]) + moved.precision)
-        shifted = jnp.einsum("cab,bc->ac", inverse, moved.linear) + z
-        w = jnp.einsum("cab,ac->bc", inverse, shifted)
-        return w, jnp.sum(jnp.log(jnp.diagonal(inverse, axis1=-2, axis2=-1)))
+    def _unstandardize(self, precision: Array, log_determinant: Array, z: Float[Array, "M C"]) -> tuple[Array, Array]:
+        """U of each mixed function from z, and the log volume ``log |dv/dz| = -(log |H| + log |Kuu|) / 2``."""
+        H = precision + self.site_precision
+        w, log_determinants = jax.vmap(from_standard, in_axes=(0, 1, 1), out_axes=(1, 0))(H, self.site_linear, z)
+        return w, -0.5 * jnp.sum(log_determinants + log_determinant)
+
+
+def _each(matrices: Float[Array, "K M M"], columns: Float[Array, "M C"]) -> Float[Array, "M C"]:
+    """A matrix for all columns, or one for each, applied to them."""
+    return matrices[0] @ columns if matrices.shape[0] == 1 else jnp.einsum("cab,bc->ac", matrices, columns)
+
+
+def unwhitened(sites: Sites, Kuu: Float[Array, "K M M"]) -> tuple[Float[Array, "C M M"], Float[Array, "M C"]]:
+    """Lambda and h of whitened sites, ``R0^-T W R0^-1`` and ``R0^-T b``.
+
+    Directions of W below zero, or too sharp for double precision, are brought into range; the mean stays.
+    """
+    values, vectors = jnp.linalg.eigh(sites.precision)
+    clipped = (vectors * jnp.maximum(values, 0.0)[:, None, :]) @ jnp.swapaxes(vectors, -1, -2)
+    transposed = jnp.swapaxes(sites.inverse_factors, -1, -2)
+    precision = symmetrize(transposed @ clipped @ sites.inverse_factors)
+    largest = (jnp.max(jnp.trace(matrix, axis1=-2, axis2=-1)) for matrix in (precision, Kuu))
+    within = jnp.minimum(1.0, SHARPEST / math.prod(largest))
+    mean = sites.gaussian().mean
+    linear = mean + within * jnp.einsum("pab,bp->ap", clipped, mean)  # b = (I + W) m keeps the mean
+    return within * precision, _each(transposed, linear)
 
 
 def _factor_of_draws(free: Float[Array, "S T"], fallback: Float[Array, "T T"]) -> Float[Array, "T T"]:
@@ -125,15 +151,6 @@ def _factor_of_draws(free: Float[Array, "S T"], fallback: Float[Array, "T T"]) -
     weight = num_draws / (num_draws + 5.0 + T)
     factor = jnp.linalg.cholesky(weight * covariance + (1.0 - weight) * fallback @ fallback.T)
     return jnp.where(jnp.all(jnp.isfinite(factor)), factor, fallback)
-
-
-def positive_sites(sites: Sites) -> Sites:
-    """The sites with the precision's negative eigenvalues set to zero, as the transform must have at every theta."""
-    values, vectors = jnp.linalg.eigh(sites.precision)
-    precision = (vectors * jnp.maximum(values, 0.0)[:, None, :]) @ jnp.swapaxes(vectors, -1, -2)
-    mean = sites.gaussian().mean
-    linear = mean + jnp.einsum("pab,bp->ap", precision, mean)  # b = (I + W) m keeps the mean
-    return Sites(sites.inverse_factors, precision, linear)
 
 
 def contrasts(num_latents: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from freegp.approximation.problem import Problem
 from freegp.model import SparseGP
 from freegp.numerics.linalg import quadratic_form, symmetrize
 from freegp.parameters import to_free
-from freegp.sampling.coordinates import SiteCoordinates, contrasts, positive_sites
+from freegp.sampling.coordinates import SiteCoordinates, contrasts, unwhitened
 from freegp.target.blocks import per_datum_part, streamed_sum
 from freegp.target.projection import covariances, marginals, project_gaussian, whitening
 
@@ -28,10 +28,12 @@ def site_coordinates(fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, "
         mixing, common = (jnp.asarray(part) for part in contrasts(P))
         sites = _contrast_sites(model, fit.mean, fit.covariance, X, y, mixing)
     else:
-        mixing, common, sites = jnp.eye(P), jnp.zeros(P), positive_sites(fit.sites)
+        mixing, common, sites = jnp.eye(P), jnp.zeros(P), fit.sites
     shape = (model.num_inducing, mixing.shape[0])
     factor = _factor(Problem(model, X, y, False), fit.sites)
-    return SiteCoordinates(model, X, y, sites, mixing, common, to_free(model), factor, jnp.zeros(shape), jnp.ones(shape))
+    precision, linear = unwhitened(sites, covariances(model))
+    still = (precision, linear, mixing, common)
+    return SiteCoordinates(model, X, y, *still, to_free(model), factor, jnp.zeros(shape), jnp.ones(shape))
 
 
 def _factor(problem: Problem, sites: Sites) -> Float[Array, "T T"]:
