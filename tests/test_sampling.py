@@ -12,6 +12,7 @@ import numpy as np
 import numpyro
 import pytest
 from reference import conditional, kernel_matrix, rbf, titsias_bound
+from scipy import stats
 
 import freegp as fg
 from freegp.diagnostics import statistics
@@ -152,7 +153,7 @@ class TestCoordinates:
         target = site_coordinates(fit, jnp.asarray(X), jnp.asarray(y))
         key = jax.random.key(0)
         places = jax.vmap(lambda k: target.place(jax.random.normal(k, (target.num_dimensions,)), k))(jax.random.split(key, 50))
-        changed = target.rescaled(places.free, 2.0 * places.standardized)
+        changed = target.rescaled(places.free, 2.0 * places.whitened)
         assert float(jnp.abs(changed.z_scale - 1.0).max()) > 0.5
         place = jax.tree.map(lambda a: a[7], places)
         x, changed_x = target.position(place), changed.position(place)
@@ -210,6 +211,32 @@ class TestIntegrator:
         exact = self.flow(point, 4096, 1.0 / 4096)
         coarse, fine = (np.linalg.norm(self.flow(point, n, 1.0 / n) - exact) for n in (8, 16))
         assert 3.5 < coarse / fine < 4.5
+
+    def test_second_attempts_leave_the_target_as_it_is(self):
+        """A narrow and a wide Gaussian with steps fit for the wide one: shares and moments of the mixture come out right."""
+
+        def log_density(x):
+            narrow = jax.scipy.stats.norm.logpdf(x, 1.0, 0.05)
+            return jnp.sum(jnp.logaddexp(jnp.log(0.3) + narrow, jnp.log(0.7) + jax.scipy.stats.norm.logpdf(x)))
+
+        def chain(key):
+            def step(state, key):
+                state, info = rotation.transition(key, state, log_density, jnp.asarray(1.6), 1.5, 0.3)
+                return state, (state.position[0], info.num_gradients)
+
+            return jax.lax.scan(step, rotation.initial_state(jnp.zeros(1), log_density), jax.random.split(key, 30_000))[1]
+
+        x, num_gradients = jax.lax.map(chain, jax.random.split(jax.random.key(0), 4))
+        x = np.asarray(x)
+        assert (np.asarray(num_gradients) >= 3).mean() > 0.02, "second attempts are made"
+        exact = {
+            "inside": 0.3 * 0.9545 + 0.7 * (stats.norm.cdf(1.1) - stats.norm.cdf(0.9)),
+            "mean": 0.3,
+            "square": 0.7 + 0.3 * 1.0025,
+        }
+        for name, values in {"inside": np.abs(x - 1.0) < 0.1, "mean": x, "square": x**2}.items():
+            found = statistics(values.astype(float))
+            assert abs(found.mean - exact[name]) < 4.5 * found.mcse, (name, found.mean, exact[name], found.mcse)
 
     def test_nonfinite_is_rejected_and_counted(self):
         def wall(x):

@@ -1,11 +1,17 @@
 """What has to be settled before JAX starts: 64-bit numbers, and one CPU device a core, so that chains can run side by side."""
 
 import contextlib
+import functools
 import os
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 import jax
+from threadpoolctl import threadpool_limits
 
 MOST_DEVICES = 8
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 def configure() -> None:
@@ -16,3 +22,17 @@ def configure() -> None:
         return
     with contextlib.suppress(RuntimeError):  # it has started: chains will run one after another
         jax.config.update("jax_num_cpu_devices", min(len(os.sched_getaffinity(0)), MOST_DEVICES))
+
+
+def one_blas_thread(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The function, with BLAS, which XLA calls for factorisations, kept to one thread until its result is there.
+
+    BLAS's threads fight XLA's own: on a busy machine a factorisation then takes fifty times as long.
+    """
+
+    @functools.wraps(function)
+    def quiet(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with threadpool_limits(1, "blas"):
+            return jax.block_until_ready(function(*args, **kwargs))
+
+    return quiet

@@ -16,12 +16,13 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from rich.console import Console
 from rich.progress import track
 
+from freegp.devices import one_blas_thread
 from freegp.diagnostics import Diagnostics, LeaveOneOut, diagnose, entry_names, import_arviz, psis_loo, summary_table
 from freegp.likelihoods import Likelihood
 from freegp.model import SparseGP
 from freegp.parameters import free_parameters, from_free, get_value
 from freegp.saving import registered, save
-from freegp.sparsity import FEW_NATS, Sparsity, curvature_and_loss, suggested_size
+from freegp.sparsity import Sparsity, curvature_and_loss, judge
 from freegp.target.projection import covariances, marginals, project_whitened, whitening
 from freegp.validation import check_prediction_inputs, check_targets
 
@@ -88,16 +89,19 @@ class Posterior:
         changed = {"free": self.free[:, ::step], "whitened": self.whitened[:, ::step], "statistics": tuple(kept.items())}
         return Posterior(**(fields | changed))
 
+    @one_blas_thread
     def predict_f(self, Xs: ArrayLike, progress: bool = False) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Mean and variance of the latent functions, averaged over draws."""
         return self._moments(_latent_moments, check_prediction_inputs(self.model, Xs), self.model.likelihood, progress)
 
+    @one_blas_thread
     def predict_y(self, Xs: ArrayLike, exposure: ArrayLike | None = None, progress: bool = False) -> tuple[Array, Array]:
         """Mean and variance of observations, averaged over draws; for classes their probabilities and p (1 - p)."""
         Xs = check_prediction_inputs(self.model, Xs)
         likelihood = self.model.likelihood.for_prediction(Xs.shape[0], exposure)
         return self._moments(_target_moments, Xs, likelihood, progress)
 
+    @one_blas_thread
     def predict_log_density(
         self, Xs: ArrayLike, ys: ArrayLike, exposure: ArrayLike | None = None, progress: bool = False
     ) -> Float[Array, " N"]:
@@ -113,6 +117,7 @@ class Posterior:
             results.append(jax.nn.logsumexp(densities, axis=0) - jnp.log(densities.shape[0]))
         return jnp.concatenate(results)
 
+    @one_blas_thread
     def quantiles_f(
         self, Xs: ArrayLike, probabilities: Sequence[float] = (0.05, 0.5, 0.95), progress: bool = False
     ) -> Float[Array, "Q N P"]:
@@ -128,10 +133,12 @@ class Posterior:
             blocks.append(_mixture_quantiles(levels, mean, jnp.sqrt(variance)))
         return jnp.concatenate(blocks, axis=1)
 
+    @one_blas_thread
     def sample_f(self, Xs: ArrayLike, n: int, seed: int = 0) -> Float[Array, "S N P"]:
         """Joint draws of the latent functions at new inputs, each from a draw of the posterior taken at random."""
         return self._draw_f(Xs, n, jax.random.key(seed))[1]
 
+    @one_blas_thread
     def sample_y(self, Xs: ArrayLike, n: int, seed: int = 0, exposure: ArrayLike | None = None) -> Float[Array, "S N"]:
         """Draws of observations at new inputs."""
         key_f, key_y = jax.random.split(jax.random.key(seed))
@@ -155,6 +162,7 @@ class Posterior:
         return summary_table({name: draws for name, draws in self.draws.items() if name != "whitened"})
 
     @cached_property
+    @one_blas_thread
     def diagnostics(self) -> Diagnostics:
         """R-hat, effective samples, acceptance, time and a verdict, on theta, v, the log density and f at 50 of the data."""
         noted = dict(self.statistics)
@@ -175,23 +183,22 @@ class Posterior:
         )
 
     @cached_property
+    @one_blas_thread
     def sparsity(self) -> Sparsity:
         """What the inducing points lose, averaged over up to 100 of the draws."""
         free, whitened = self._flat()
         rows = np.linspace(0, free.shape[0] - 1, min(NUM_FOR_SPARSITY, free.shape[0])).astype(int)
         X, y = jnp.asarray(self.X), jnp.asarray(self.y)
-        curvature, loss = _sparsity_of_draws(self.model, X, y, free[rows], whitened[rows])
-        nats_lost = float(jnp.sum(loss))
-        if not nats_lost > FEW_NATS:
-            return Sparsity(nats_lost, self.model.num_inducing, None)
-        at = from_free(self.model, jnp.mean(free, axis=0))
-        return Sparsity(nats_lost, self.model.num_inducing, suggested_size(at, self.X, np.asarray(curvature), nats_lost))
+        curvature, losses = _sparsity_of_draws(self.model, X, y, free[rows], whitened[rows])
+        return judge(self.model, self.X, *(np.asarray(array) for array in (free[rows], losses, curvature)))
 
+    @one_blas_thread
     def loo(self) -> LeaveOneOut:
         """Leave-one-out predictive density, weighted by the factor each datum has in this target."""
         expected, predictive = self._pointwise()
         return psis_loo(expected, predictive)
 
+    @one_blas_thread
     def to_arviz(self) -> "arviz.InferenceData":
         """An ArviZ InferenceData: posterior, sample_stats, log_likelihood (log predictive density a datum), observed_data."""
         noted = dict(self.statistics)
@@ -315,16 +322,15 @@ def _pointwise_of_draws(model: SparseGP, X: Array, y: Array, free: Array, whiten
 
 @eqx.filter_jit
 def _sparsity_of_draws(model: SparseGP, X: Array, y: Array, free: Array, whitened: Array) -> tuple[Array, Array]:
-    """Curvature and loss of each datum and latent, averaged over draws."""
+    """Curvature of each datum and latent, averaged over draws, and the nats each draw loses."""
 
-    def add(total: tuple[Array, Array], draw: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
+    def add(total: Array, draw: tuple[Array, Array]) -> tuple[Array, Array]:
         at = from_free(model, draw[0])
         inverse_factors = whitening(covariances(at))
-        found = curvature_and_loss(at, inverse_factors, project_whitened(inverse_factors, draw[1]), X, y)
-        return jax.tree.map(lambda old, new: old + new / free.shape[0], total, found), None
+        curvature, loss = curvature_and_loss(at, inverse_factors, project_whitened(inverse_factors, draw[1]), X, y)
+        return total + curvature / free.shape[0], jnp.sum(loss)
 
-    zero = jnp.zeros((X.shape[0], model.num_latents))
-    return jax.lax.scan(add, (zero, zero), (free, whitened))[0]
+    return jax.lax.scan(add, jnp.zeros((X.shape[0], model.num_latents)), (free, whitened))
 
 
 @jax.jit
@@ -363,8 +369,8 @@ def _sample_f(model: SparseGP, Xs: Array, free: Array, whitened: Array, keys: Ar
 def _conditional_factor(model: SparseGP, kernel: Any, inverse_factor: Array, Xs: Array) -> Float[Array, "N N"]:
     A = inverse_factor @ model.placed.Kuf(kernel, Xs)
     K = kernel(Xs)
-    values, vectors = jnp.linalg.eigh(K - A.T @ A)  # may be singular, where a Cholesky factor would not exist
-    return vectors * jnp.sqrt(jnp.maximum(values, 0.0))
+    jitter = model.jitter * jnp.mean(jnp.diag(K)) * jnp.eye(K.shape[0])  # K - A^T A is singular where Xs meets Z
+    return jnp.linalg.cholesky(K - A.T @ A + jitter)
 
 
 @eqx.filter_jit

@@ -16,21 +16,63 @@ from jaxtyping import Array, Float, PyTree
 
 from freegp.kernels import Kernel
 from freegp.model import SparseGP
+from freegp.parameters import from_free
 from freegp.target.blocks import per_datum_part, streamed_map
 from freegp.target.projection import Projection, marginals, project_whitened
 
 FEW_NATS = 1.0
 """A loss of this many nats is let pass."""
+SMALL_SHIFT = 0.25
+"""So is a shift of a parameter by this much of its standard deviation."""
 MOST_ROWS = 1500
 """How many of the data the search for a better number looks at."""
 
 
 class Sparsity(NamedTuple):
-    """About how many nats M inducing points lose, and about how many points would lose few (None: only all the data would)."""
+    """What M inducing points lose.
+
+    Attributes
+    ----------
+    nats_lost
+        About how much of the log likelihood, averaged over draws.
+    shift
+        About how far that moves the parameter it moves most, in its posterior standard deviations: the covariance of parameter
+        and loss over draws, to first order the shift of its mean if nothing were lost.
+    num_inducing, suggested_inducing
+        M, and about how many points would lose little; None where these do, or where none short of all the data would.
+    """
 
     nats_lost: float
+    shift: float
     num_inducing: int
     suggested_inducing: int | None
+
+    @property
+    def matters(self) -> bool:
+        """Whether it is too much."""
+        return self.nats_lost > FEW_NATS or self.shift > SMALL_SHIFT
+
+
+def judge(
+    model: SparseGP,
+    X: Float[np.ndarray, "N D"],
+    free: Float[np.ndarray, "S T"],
+    losses: Float[np.ndarray, " S"],
+    curvature: Float[np.ndarray, "N P"],
+) -> Sparsity:
+    """What is lost, from the nats lost by each draw and the mean curvature of each datum.
+
+    The number suggested is for parameters where they would be without the loss: their mean with weights ``exp(loss)``.
+    """
+    nats_lost, spread = float(np.mean(losses)), np.std(free, axis=0)
+    centred = (free - np.mean(free, axis=0)) / np.where(spread > 0.0, spread, 1.0)
+    shift = float(np.max(np.abs(centred.T @ (losses - nats_lost)) / len(losses), initial=0.0))
+    found = Sparsity(nats_lost, shift, model.num_inducing, None)
+    if not found.matters:
+        return found
+    weights = np.exp(np.minimum(losses - losses.max(), 0.0))
+    unbiased = from_free(model, jnp.asarray(weights @ free / weights.sum()))
+    return found._replace(suggested_inducing=suggested_size(unbiased, X, curvature))
 
 
 @eqx.filter_jit
@@ -50,26 +92,19 @@ def curvature_and_loss(
     return streamed_map(block, (X, y, per_datum_part(model.likelihood)), model.block_size)
 
 
-def suggested_size(
-    model: SparseGP, X: Float[np.ndarray, "N D"], curvature: Float[np.ndarray, "N P"], nats_lost: float
-) -> int | None:
+def suggested_size(model: SparseGP, X: Float[np.ndarray, "N D"], curvature: Float[np.ndarray, "N P"]) -> int | None:
     """About how many inducing points would lose few nats at the model's parameters; None where only all the data would do.
 
     Points are taken from the data greedily, each where most is still lost (Burt, Rasmussen & van der Wilk 2020), which gives the
-    loss for every number of them at once. Points that were optimised do better than greedy ones; the ratio between what is lost
-    and what as many greedy points would lose is taken to stay as it is.
+    loss for every number of them at once.
     """
     rows = np.linspace(0, len(X) - 1, min(len(X), MOST_ROWS)).astype(int)
     weights = np.maximum(curvature[rows], 0.0) * (len(X) / len(rows))
-    shared = len(model.kernels) == 1
-    parts = [weights.sum(axis=1)] if shared else list(weights.T)
-    M = model.num_inducing
+    parts = [weights.sum(axis=1)] if len(model.kernels) == 1 else list(weights.T)
     curves = [np.fromiter(_greedy_losses(k, X[rows], w), float) for k, w in zip(model.kernels, parts, strict=True)]
-    total = np.sum(curves, axis=0)
-    if total.size <= M or total[M] <= 0.0:
-        return None
-    enough = np.flatnonzero(total <= FEW_NATS * max(total[M] / nats_lost, 1.0))
-    return int(enough[0]) if enough.size and enough[0] < 0.9 * len(rows) else None
+    enough = np.flatnonzero(np.sum(curves, axis=0) <= 0.5 * FEW_NATS)
+    size = max(int(enough[0]) if enough.size else len(rows), round(1.3 * model.num_inducing))
+    return size if size < 0.9 * len(rows) else None
 
 
 def _greedy_losses(kernel: Kernel, X: Float[np.ndarray, "R D"], weights: Float[np.ndarray, " R"]) -> Iterator[float]:

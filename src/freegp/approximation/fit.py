@@ -14,6 +14,7 @@ from freegp.approximation.gaussian import Sites, bound, prior_sites, sites_at
 from freegp.approximation.natural import NaturalGradient
 from freegp.approximation.problem import Outcome, Problem
 from freegp.approximation.result import GaussianFit
+from freegp.devices import one_blas_thread
 from freegp.model import SparseGP
 from freegp.validation import check_training_data
 
@@ -24,6 +25,7 @@ METHODS: dict[str, type[NaturalGradient] | type[LBFGS] | type[AdaDelta]] = {
 }
 
 
+@one_blas_thread
 def fit_gaussian(
     model: SparseGP,
     X: ArrayLike,

@@ -10,6 +10,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from freegp.approximation.gaussian import Sites
 from freegp.approximation.problem import Status
+from freegp.devices import one_blas_thread
 from freegp.model import SparseGP
 from freegp.saving import registered, save
 from freegp.target.blocks import streamed_map
@@ -51,16 +52,19 @@ class GaussianFit:
     method: str
     seconds: float
 
+    @one_blas_thread
     def predict_f(self, Xs: ArrayLike) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Mean and variance of the latent functions at new inputs."""
         Xs = check_prediction_inputs(self.model, Xs)
         return _predict_f(self.model, self.mean, self.covariance, jnp.asarray(Xs))
 
+    @one_blas_thread
     def predict_y(self, Xs: ArrayLike, exposure: ArrayLike | None = None) -> tuple[Array, Array]:
         """Mean and variance of observations; for classes their probabilities ``[N, K]`` and p (1 - p)."""
         mean, variance = self.predict_f(Xs)
         return self.model.likelihood.for_prediction(mean.shape[0], exposure).predict_y(mean, variance)
 
+    @one_blas_thread
     def predict_log_density(self, Xs: ArrayLike, ys: ArrayLike, exposure: ArrayLike | None = None) -> Float[Array, " N"]:
         """Log predictive density of each observation."""
         mean, variance = self.predict_f(Xs)

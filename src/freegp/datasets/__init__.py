@@ -1,5 +1,6 @@
 """Data that ship with the package."""
 
+from dataclasses import dataclass
 from importlib.resources import files
 
 import numpy as np
@@ -12,6 +13,25 @@ def load_coal() -> np.ndarray:
     package boot.
     """
     return np.loadtxt(str(files("freegp.datasets") / "coal.csv"), skiprows=1)
+
+
+@dataclass(frozen=True, eq=False)
+class PointPattern:
+    """Events ``[E, D]`` and the window they were looked for in, as `fg.CoxProcess` takes it."""
+
+    events: np.ndarray
+    window: tuple[tuple[float, float], ...]
+
+
+def load_pines() -> PointPattern:
+    """Where 126 pine saplings stand in a Finnish forest, in metres, in a square of 10 by 10.
+
+    Recorded by S. Kellomäki, University of Joensuu, and prepared by A. Penttinen, University of Jyväskylä; as ``finpines`` in
+    R's package spatstat.data. The places were found from a centre by distance and a coarse angle, to which small random changes
+    were made afterwards.
+    """
+    events = np.loadtxt(str(files("freegp.datasets") / "pines.csv"), skiprows=1, delimiter=",")
+    return PointPattern(events, ((-5.0, 5.0), (-8.0, 2.0)))
 
 
 def binned_counts(events: np.ndarray, low: float, high: float, num_bins: int) -> tuple[np.ndarray, np.ndarray, float]:

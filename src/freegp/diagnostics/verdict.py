@@ -9,7 +9,7 @@ from jaxtyping import ArrayLike
 
 from freegp.diagnostics.quantities import Quantities, as_groups, efficiency_of, joined, quantities_of
 from freegp.diagnostics.statistics import FEWEST_DRAWS, energy_bfmi
-from freegp.sparsity import FEW_NATS, Sparsity
+from freegp.sparsity import SMALL_SHIFT, Sparsity
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,6 @@ class Thresholds:
         How many draws may have diverged.
     nonfinite_share
         The share of draws whose proposal may have had no finite density. Fewer are mentioned and let pass, as they were rejected.
-    nats_lost
-        How many nats the inducing points may lose before the verdict speaks of it.
     """
 
     r_hat: float = 1.01
@@ -37,7 +35,6 @@ class Thresholds:
     ebfmi: float = 0.3
     divergences: int = 0
     nonfinite_share: float = 0.01
-    nats_lost: float = FEW_NATS
 
 
 DEFAULT_THRESHOLDS = Thresholds()
@@ -65,9 +62,8 @@ class Diagnostics:
         Mean acceptance probability.
     ebfmi
         E-BFMI of each chain; empty for a sampler without energies.
-    nats_lost, suggested_inducing
-        About how much of the log likelihood the inducing points lose (`freegp.sparsity`), and about how many points would lose
-        little; None where these are enough, or where none short of all the data would be.
+    sparsity
+        What the inducing points lose, and about how many would lose little.
     """
 
     verdict: str
@@ -88,8 +84,7 @@ class Diagnostics:
     gradients: int
     num_chains: int
     num_draws: int
-    nats_lost: float
-    suggested_inducing: int | None
+    sparsity: Sparsity | None
 
 
 def diagnose(
@@ -126,9 +121,8 @@ def diagnose(
         broken_energies=int(np.sum(~np.isfinite(energies))),
     )
     verdict, converged = verdict_of(quantities, run, thresholds)
-    sparsity = sparsity or Sparsity(math.nan, 0, None)
     return Diagnostics(
-        verdict=verdict + _sparsity_note(sparsity, thresholds),
+        verdict=verdict + _sparsity_note(sparsity),
         converged=converged,
         r_hat=quantities.worst("r_hat")[0],
         ess=efficiency.ess,
@@ -146,8 +140,7 @@ def diagnose(
         gradients=int(gradients),
         num_chains=num_chains,
         num_draws=num_draws,
-        nats_lost=sparsity.nats_lost,
-        suggested_inducing=sparsity.suggested_inducing if sparsity.nats_lost > thresholds.nats_lost else None,
+        sparsity=sparsity,
     )
 
 
@@ -230,14 +223,15 @@ def _sampler_faults(run: Run, thresholds: Thresholds) -> list[str]:
     return faults
 
 
-def _sparsity_note(sparsity: Sparsity, thresholds: Thresholds) -> str:
+def _sparsity_note(sparsity: Sparsity | None) -> str:
     """What to do where the inducing points lose too much; nothing where they do not."""
-    if not sparsity.nats_lost > thresholds.nats_lost:
+    if sparsity is None or not sparsity.matters:
         return ""
     more = sparsity.suggested_inducing
     size = "all the data (Z = X)" if more is None else f"about {_two_digits_up(more)}"
     lost = f"{sparsity.num_inducing} inducing points lose about {sparsity.nats_lost:.2g} nats"
-    return f"; but {lost}, which biases the parameters: raise M to {size}"
+    moved = f"and move a parameter by about {sparsity.shift:.1f} sd" if sparsity.shift > SMALL_SHIFT else "of the log likelihood"
+    return f"; but {lost} {moved}: raise M to {size}"
 
 
 def _counted(count: int, noun: str) -> str:

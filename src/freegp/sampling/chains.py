@@ -26,6 +26,11 @@ class Draw(NamedTuple):
     info: Info
 
 
+CHUNK = 50
+"""Draws of each chain between two checkpoints."""
+WARM_UP = -(2**30)
+"""Number of the first draw of a warm-up; no draw kept shares its key."""
+
 Report = Callable[[int, float], None]
 """Called with the warm-up draws done and their mean acceptance."""
 
@@ -70,6 +75,14 @@ def over_chains(function: Callable[..., Any], mesh: Mesh, target: PyTree, *stack
     return jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=each, check_vma=False)(arrays, *stacked)
 
 
+def advance(sampler: "Sampler", mesh: Mesh, warm: Warm, keys: PRNGKeyArray, first: int, count: int) -> tuple[Warm, Draw]:
+    """Every chain by the draws numbered first, first + 1, ..., at most `CHUNK` of them; none at all compiles the program."""
+    target, states, tunings, keys = settled(mesh, *warm, keys)
+    numbers = jnp.asarray(first), jnp.asarray(count)
+    states, tunings, trail = run_chunk(sampler, mesh, target, states, tunings, keys, *numbers)
+    return Warm(target, states, tunings), jax.tree.map(lambda leaf: leaf[:, :count], trail)
+
+
 @eqx.filter_jit
 def run_chunk(
     sampler: "Sampler",
@@ -78,15 +91,21 @@ def run_chunk(
     states: PyTree,
     tunings: PyTree,
     keys: PRNGKeyArray,
-    draws: Int[Array, " draw"],
-) -> tuple[PyTree, Draw]:
-    """The draws with these numbers, of every chain; their keys depend on the chain and the number alone."""
+    first: Int[Array, ""],
+    count: Int[Array, ""],
+) -> tuple[PyTree, PyTree, Draw]:
+    """One program for warm-up and sampling, however many draws are wanted; keys depend on the chain and the number alone."""
 
-    def chain(target: PyTree, state: PyTree, tuning: PyTree, key: PRNGKeyArray) -> tuple[PyTree, Draw]:
-        def step(state: PyTree, number: Array) -> tuple[PyTree, Draw]:
-            return draw_once(sampler, target, state, tuning, key, number)
+    def chain(target: PyTree, state: PyTree, tuning: PyTree, key: PRNGKeyArray) -> tuple[PyTree, PyTree, Draw]:
+        def step(i: Array, carry: tuple[PyTree, PyTree, Draw]) -> tuple[PyTree, PyTree, Draw]:
+            state, tuning, trail = carry
+            state, draw = draw_once(sampler, target, state, tuning, key, first + i)
+            trail = jax.tree.map(lambda all_draws, new: all_draws.at[i].set(new), trail, draw)
+            return state, sampler.adapted(tuning, draw.info), trail
 
-        return jax.lax.scan(step, state, draws)
+        shapes = eqx.filter_eval_shape(draw_once, sampler, target, state, tuning, key, first)[1]
+        trail = jax.tree.map(lambda leaf: jnp.zeros((CHUNK, *leaf.shape), leaf.dtype), shapes)
+        return jax.lax.fori_loop(0, count, step, (state, tuning, trail))
 
     return over_chains(chain, mesh, target, states, tunings, keys)
 

@@ -4,7 +4,8 @@ Freeze the sites of the Gaussian approximation, ``exp(h^T u - u^T Lambda u / 2)`
 of u with precision ``H = Kuu^-1 + Lambda``, and so an exact change of variables ``u = L^-T (L^-1 h + z)`` with ``L L^T = H``,
 ``log |du/dz| = -log |H| / 2``, in O(M^3) and nothing in N. Where the data say much, u hardly moves with theta; where they say
 little, v hardly does. Parameters are ``theta = location + factor zeta``. Whatever the sites, the answer is the same; their
-quality sets the speed.
+quality sets the speed. So they may also be weakened, all alike, where they say more than the likelihood does away from the fit
+(few data, hard edges): ``strength`` is what warm-up finds to bring its draws nearest to N(0, I).
 """
 
 import math
@@ -13,6 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from freegp.approximation.gaussian import Sites
@@ -22,17 +24,18 @@ from freegp.parameters import from_free, log_jacobian, log_prior
 from freegp.target.log_density import data_term
 from freegp.target.projection import Projection, covariances, whitening
 
-TUNED = ("location", "factor", "z_location", "z_scale")
+TUNED = ("location", "factor", "strength", "z_location", "z_scale")
+STRENGTHS = (1.5, 1.0, 0.6, 0.35, 0.2, 0.1, 0.03, 0.0)
+NUM_FOR_STRENGTH = 60
 SHARPEST = 1e12
 """Largest site precision, in units of the prior's smallest, for which H is still positive definite in double precision."""
 
 
 class Place(eqx.Module):
-    """Where a position is, in terms of the model: theta in free coordinates, v, z before its scale is taken out, the volume."""
+    """Where a position is, in terms of the model: theta in free coordinates, v, and the log volume ``log |d(v, theta)/dx|``."""
 
     free: Float[Array, " T"]
     whitened: Float[Array, "M P"]
-    standardized: Float[Array, "M C"]
     log_volume: Float[Array, ""]
 
 
@@ -41,7 +44,8 @@ class SiteCoordinates(eqx.Module):
 
     Latent functions are first mixed, ``u = w mixing`` with orthonormal rows: for a likelihood that does not change when all
     latents are shifted together, and a shared kernel, the mode common to all of them is exactly its prior, is left out of x
-    and drawn afresh (``common``). ``site_precision`` and ``site_linear`` are Lambda and h of each of the C mixed functions.
+    and drawn afresh (``common``). ``site_precision``, ``site_linear`` and ``site_mean`` are Lambda and h of each of the C mixed
+    functions, and their mean at the fit, which stays where it is whatever the strength.
     """
 
     model: SparseGP
@@ -49,10 +53,12 @@ class SiteCoordinates(eqx.Module):
     y: Float[Array, " N"]
     site_precision: Float[Array, "C M M"]
     site_linear: Float[Array, "M C"]
+    site_mean: Float[Array, "M C"]
     mixing: Float[Array, "C P"]
     common: Float[Array, " P"]
     location: Float[Array, " T"]
     factor: Float[Array, "T T"]
+    strength: Float[Array, ""]
     z_location: Float[Array, "M C"]
     z_scale: Float[Array, "M C"]
 
@@ -79,25 +85,51 @@ class SiteCoordinates(eqx.Module):
         z, zeta = self._split(x)
         free = self.location + self.factor @ zeta
         Kuu = covariances(from_free(self.model, free))
-        standardized = self.z_location + self.z_scale * z
-        w, log_volume = self._unstandardize(*jax.vmap(inverse_and_log_determinant)(Kuu), standardized)
+        precision, log_determinant = jax.vmap(inverse_and_log_determinant)(Kuu)
+        w, log_volume = self._unstandardize(precision, log_determinant, self.z_location + self.z_scale * z)
         shared = jax.random.normal(key, (w.shape[0], 1)) * self.common
         whitened = _each(whitening(Kuu), w) @ self.mixing + shared
-        return Place(free, whitened, standardized, log_volume + self._log_scale())
+        return Place(free, whitened, log_volume + self._log_scale())
 
     def position(self, place: Place) -> Float[Array, " X"]:
         """The x of a place (the common mode forgotten)."""
         zeta = jnp.linalg.solve(self.factor, place.free - self.location)
-        return jnp.concatenate([((place.standardized - self.z_location) / self.z_scale).ravel(), zeta])
+        z, _ = self.standardize(place.free, place.whitened)
+        return jnp.concatenate([((z - self.z_location) / self.z_scale).ravel(), zeta])
 
-    def rescaled(self, free: Float[Array, "S T"], standardized: Float[Array, "S M C"]) -> "SiteCoordinates":
-        """The same target with location and scale of x taken from draws: dense in theta, a scale for each z."""
-        spread = jnp.std(standardized, axis=0)
-        weight = standardized.shape[0] / (standardized.shape[0] + 10.0)
-        z_scale = jnp.exp(weight * jnp.log(jnp.maximum(spread, 1e-3)))
-        z_location = weight * jnp.mean(standardized, axis=0)
+    def standardize(self, free: Float[Array, " T"], whitened: Float[Array, "M P"]) -> tuple[Float[Array, "M C"], Array]:
+        """The z, before its location and scale are taken out, ``L^T u - L^-1 h``, and the log volume ``log |dv/dz|``."""
+        Kuu = covariances(from_free(self.model, free))
+        precision, log_determinant = jax.vmap(inverse_and_log_determinant)(Kuu)
+        R = Kuu @ jnp.swapaxes(whitening(Kuu), -1, -2)
+        w = _each(R, whitened @ self.mixing.T)
+        H, linear = self._site_gaussian(precision)
+        L = jnp.linalg.cholesky(H)
+        shift = jax.vmap(lambda factor, h: solve_triangular(factor, h, lower=True), in_axes=(0, 1), out_axes=1)(L, linear)
+        z = jnp.einsum("cab,ac->bc", L, w) - shift
+        log_determinants = 2.0 * jnp.sum(jnp.log(jnp.diagonal(L, axis1=-2, axis2=-1)), axis=-1)
+        return z, -0.5 * jnp.sum(log_determinants + log_determinant)
+
+    def rescaled(self, free: Float[Array, "S T"], whitened: Float[Array, "S M P"]) -> "SiteCoordinates":
+        """The same target with strength, location and scale of x taken from draws: dense in theta, a scale for each z."""
+        few = jnp.linspace(0, free.shape[0] - 1, min(free.shape[0], NUM_FOR_STRENGTH)).astype(int)
+        strengths = jnp.asarray(STRENGTHS)
+        scores = jax.lax.map(lambda s: self._with_strength(s)._distance(free[few], whitened[few]), strengths)
+        best = jnp.append(strengths, self.strength)[jnp.nanargmin(jnp.append(scores, jnp.inf))]
+        chosen = self._with_strength(best)
+        z, _ = jax.lax.map(lambda draw: chosen.standardize(*draw), (free, whitened))
+        weight = z.shape[0] / (z.shape[0] + 10.0)
+        z_scale = jnp.exp(weight * jnp.log(jnp.maximum(jnp.std(z, axis=0), 1e-3)))
         theta = {"location": jnp.mean(free, axis=0), "factor": _factor_of_draws(free, self.factor)}
-        return self.with_tuned(theta | {"z_location": z_location, "z_scale": z_scale})
+        return self.with_tuned(theta | {"strength": best, "z_location": weight * jnp.mean(z, axis=0), "z_scale": z_scale})
+
+    def _distance(self, free: Float[Array, "S T"], whitened: Float[Array, "S M P"]) -> Float[Array, ""]:
+        """Divergence of the draws from N(0, I) after their own location and scale are taken out, up to a constant."""
+        z, log_volume = jax.lax.map(lambda draw: self.standardize(*draw), (free, whitened))
+        return jnp.mean(log_volume) + jnp.sum(jnp.log(jnp.maximum(jnp.std(z, axis=0), 1e-3)))
+
+    def _with_strength(self, strength: Array) -> "SiteCoordinates":
+        return eqx.tree_at(lambda c: c.strength, self, strength)
 
     def tuned(self) -> dict[str, Array]:
         """What warm-up settles, by name."""
@@ -113,10 +145,14 @@ class SiteCoordinates(eqx.Module):
     def _split(self, x: Float[Array, " X"]) -> tuple[Array, Array]:
         return x[: self.z_scale.size].reshape(self.z_scale.shape), x[self.z_scale.size :]
 
+    def _site_gaussian(self, precision: Float[Array, "K M M"]) -> tuple[Float[Array, "C M M"], Float[Array, "M C"]]:
+        """H and h at the present strength."""
+        weakened = (1.0 - self.strength) * jnp.einsum("cab,bc->ac", self.site_precision, self.site_mean)
+        return precision + self.strength * self.site_precision, self.site_linear - weakened
+
     def _unstandardize(self, precision: Array, log_determinant: Array, z: Float[Array, "M C"]) -> tuple[Array, Array]:
-        """U of each mixed function from z, and the log volume ``log |dv/dz| = -(log |H| + log |Kuu|) / 2``."""
-        H = precision + self.site_precision
-        w, log_determinants = jax.vmap(from_standard, in_axes=(0, 1, 1), out_axes=(1, 0))(H, self.site_linear, z)
+        """The u of each mixed function from z, and the log volume ``log |dv/dz| = -(log |H| + log |Kuu|) / 2``."""
+        w, log_determinants = jax.vmap(from_standard, in_axes=(0, 1, 1), out_axes=(1, 0))(*self._site_gaussian(precision), z)
         return w, -0.5 * jnp.sum(log_determinants + log_determinant)
 
 
@@ -125,8 +161,10 @@ def _each(matrices: Float[Array, "K M M"], columns: Float[Array, "M C"]) -> Floa
     return matrices[0] @ columns if matrices.shape[0] == 1 else jnp.einsum("cab,bc->ac", matrices, columns)
 
 
-def unwhitened(sites: Sites, Kuu: Float[Array, "K M M"]) -> tuple[Float[Array, "C M M"], Float[Array, "M C"]]:
-    """Lambda and h of whitened sites, ``R0^-T W R0^-1`` and ``R0^-T b``.
+def unwhitened(
+    sites: Sites, Kuu: Float[Array, "K M M"]
+) -> tuple[Float[Array, "C M M"], Float[Array, "M C"], Float[Array, "M C"]]:
+    """Lambda, h and the mean of whitened sites: ``R0^-T W R0^-1``, ``R0^-T b``, ``R0 m``.
 
     Directions of W below zero, or too sharp for double precision, are brought into range; the mean stays.
     """
@@ -138,7 +176,7 @@ def unwhitened(sites: Sites, Kuu: Float[Array, "K M M"]) -> tuple[Float[Array, "
     within = jnp.minimum(1.0, SHARPEST / math.prod(largest))
     mean = sites.gaussian().mean
     linear = mean + within * jnp.einsum("pab,bp->ap", clipped, mean)  # b = (I + W) m keeps the mean
-    return within * precision, _each(transposed, linear)
+    return within * precision, _each(transposed, linear), _each(Kuu @ transposed, mean)  # R0 = Kuu R0^-T
 
 
 def _factor_of_draws(free: Float[Array, "S T"], fallback: Float[Array, "T T"]) -> Float[Array, "T T"]:

@@ -22,7 +22,7 @@ from freegp.likelihoods import Likelihood
 from freegp.model import SparseGP
 from freegp.parameters import from_free, log_jacobian, log_prior
 from freegp.sampling import paper
-from freegp.sampling.chains import Report, Warm, over_chains, run_chunk
+from freegp.sampling.chains import WARM_UP, Report, Warm, advance, over_chains
 from freegp.sampling.paper import Leapfrog
 from freegp.sampling.plain import PlainCoordinates, plain_coordinates
 from freegp.sampling.rotation import Info, initial_state
@@ -143,8 +143,8 @@ class Gibbs:
         parameters = [Search(self._proposal_grid(), chain, self.spread_rounds) for chain in chains]
         for number in range(self.num_rounds):
             tunings = _tunings([s.propose() for s in values], [s.propose() for s in parameters])
-            start, numbers = jax.vmap(target.split)(states.position), paper.round_numbers(number, self.draws_per_round)
-            states, trail = run_chunk(self, mesh, target, states, tunings, keys, numbers)
+            start, first = jax.vmap(target.split)(states.position), WARM_UP + number * self.draws_per_round
+            (_, states, _), trail = advance(self, mesh, Warm(target, states, tunings), keys, first, self.draws_per_round)
             for searches, at, draws in zip((values, parameters), start, (trail.place.whitened, trail.place.free), strict=True):
                 record_all(searches, squared_jumps(at, draws))
             report(round(num_draws * (number + 1) / self.num_rounds), float(jnp.mean(trail.info.acceptance)))
@@ -169,6 +169,10 @@ class Gibbs:
             num_gradients=cheap + self.num_updates,
             is_nonfinite=info.is_nonfinite | jnp.any(nonfinite),
         )
+
+    def adapted(self, tuning: GibbsTuning, info: Info) -> GibbsTuning:
+        """As it was: tuning is by rounds."""
+        return tuning
 
     def _leapfrog_grid(self) -> Float[np.ndarray, "G 2"]:
         return grid_of(log_axis(self.shortest_step, self.longest_step), log_axis_of_integers(self.most_steps))

@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from freegp.approximation import GaussianFit
-from freegp.sampling.chains import Report, Warm, over_chains, run_chunk
+from freegp.sampling.chains import WARM_UP, Report, Warm, advance, over_chains
 from freegp.sampling.plain import PlainCoordinates, plain_coordinates
-from freegp.sampling.rotation import Info, LogDensity, State, energy_of, initial_state, metropolis
+from freegp.sampling.rotation import Info, LogDensity, Point, State, initial_state, metropolis
 from freegp.sampling.tuning import Search, grid_of, log_axis, log_axis_of_integers, record_all, squared_jumps
 from freegp.saving import registered
 
@@ -65,7 +65,8 @@ class PaperHMC:
         for number in range(self.num_rounds):
             tunings = leapfrog_tunings([search.propose() for search in searches])
             start = jax.vmap(target.split)(states.position)
-            states, trail = run_chunk(self, mesh, target, states, tunings, keys, round_numbers(number, self.draws_per_round))
+            first = WARM_UP + number * self.draws_per_round
+            (_, states, _), trail = advance(self, mesh, Warm(target, states, tunings), keys, first, self.draws_per_round)
             jumps = squared_jumps(start[0], trail.place.whitened) + squared_jumps(start[1], trail.place.free)
             record_all(searches, jumps / np.sqrt(tunings.max_steps))
             report(round(num_draws * (number + 1) / self.num_rounds), float(jnp.mean(trail.info.acceptance)))
@@ -74,6 +75,10 @@ class PaperHMC:
     def __call__(self, key: PRNGKeyArray, state: State, target: PlainCoordinates, tuning: Leapfrog) -> tuple[State, Info]:
         """One draw."""
         return transition(key, state, target.log_density, tuning)
+
+    def adapted(self, tuning: Leapfrog, info: Info) -> Leapfrog:
+        """As it was: tuning is by rounds."""
+        return tuning
 
     def _grid(self) -> Float[np.ndarray, "G 2"]:
         return grid_of(log_axis(self.shortest_step, self.longest_step), log_axis_of_integers(self.most_steps))
@@ -84,9 +89,8 @@ def transition(key: PRNGKeyArray, state: State, log_density: LogDensity, tuning:
     key_momentum, key_length, key_accept = jax.random.split(key, 3)
     momentum = jax.random.normal(key_momentum, state.position.shape)
     num_steps = jax.random.randint(key_length, (), 1, tuning.max_steps + 1)
-    proposal, end_momentum = leapfrog(state, momentum, log_density, tuning.step_size, num_steps)
-    energy, end_energy = (energy_of(s, p) for s, p in ((state, momentum), (proposal, end_momentum)))
-    return metropolis(key_accept, state, proposal, energy, end_energy, num_steps)
+    end = Point(*leapfrog(state, momentum, log_density, tuning.step_size, num_steps))
+    return metropolis(jax.random.uniform(key_accept), Point(state, momentum), end, num_steps)
 
 
 def leapfrog(
@@ -125,8 +129,3 @@ def leapfrog_tunings(settings: Sequence[Sequence[float] | np.ndarray]) -> Leapfr
     """The tuning of each chain, stacked, from a step size and an Lmax for each."""
     step_size, max_steps = np.array(settings, dtype=float).T
     return Leapfrog(jnp.asarray(step_size), jnp.asarray(max_steps, dtype=int))
-
-
-def round_numbers(number: int, size: int) -> Int[Array, " draw"]:
-    """Numbers of the draws of a round of tuning: negative, so that no draw kept shares its key."""
-    return -1 - jnp.arange(number * size, (number + 1) * size)

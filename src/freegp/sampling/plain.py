@@ -36,7 +36,7 @@ class PlainCoordinates(eqx.Module):
     def place(self, x: Float[Array, " X"], key: PRNGKeyArray) -> Place:
         """What x means: itself."""
         v, free = self.split(x)
-        return Place(free, v, v, jnp.zeros(()))
+        return Place(free, v, jnp.zeros(()))
 
     def start(self, key: PRNGKeyArray) -> Float[Array, " X"]:
         """Section 3, step 2: v drawn from the Gaussian approximation, theta at its (approximate) MAP value."""

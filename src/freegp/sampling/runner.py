@@ -2,29 +2,24 @@
 
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
-from threadpoolctl import threadpool_limits
 
 from freegp.approximation import GaussianFit, fit_gaussian
+from freegp.devices import one_blas_thread
 from freegp.model import SparseGP
 from freegp.posterior import Posterior
-from freegp.sampling.chains import Draw, chain_keys, chain_mesh, run_chunk, settled
+from freegp.sampling.chains import CHUNK, Draw, advance, chain_keys, chain_mesh
 from freegp.sampling.progress import SampleProgress
 from freegp.sampling.run_directory import RunDirectory
 from freegp.sampling.samplers import Sampler, Warm, as_sampler
 from freegp.saving import registered
 from freegp.validation import check_training_data
-
-CHUNK = 50
-Program = Callable[..., tuple[Any, Draw]]
 
 
 @registered
@@ -122,19 +117,20 @@ def _check_numbers(num_samples: int, num_warmup: int, num_chains: int) -> None:
             raise ValueError(f"{name} must be {least} or more, but is {value}")
 
 
+@one_blas_thread
 def _run(plan: Plan, run: RunDirectory | None, show: bool) -> Posterior:
     mesh = chain_mesh(plan.num_chains)
     keys = chain_keys(plan.num_chains, jax.random.key(plan.seed))
-    with threadpool_limits(1, "blas"), SampleProgress(plan.num_warmup, plan.num_samples, show) as bar:
+    with SampleProgress(plan.num_warmup, plan.num_samples, show) as bar:
         done = _taken_up(plan, run) if run is not None else None
         if done is None:
             done = _warmed_up(plan, mesh, keys, bar)
             if run is not None:
                 run.write_chunk(0, {}, _as_arrays(done))
-        programs: dict[int, Program] = {}
+        advance(plan.sampler, mesh, done.warm, keys, 0, 0)  # so that the seconds of sampling are those of sampling
         try:
             while done.num_draws < plan.num_samples:
-                _advance(plan, mesh, keys, done, programs)
+                _advance(plan, mesh, keys, done)
                 bar.sampled(done.num_draws, done.chunks)
                 if run is not None:
                     run.write_chunk(len(done.chunks), done.chunks[-1], _as_arrays(done))
@@ -153,16 +149,12 @@ def _warmed_up(plan: Plan, mesh: jax.sharding.Mesh, keys: Array, bar: SampleProg
     return Standing(warm, 0.0, time.perf_counter() - begun)
 
 
-def _advance(plan: Plan, mesh: jax.sharding.Mesh, keys: Array, done: Standing, programs: dict[int, Program]) -> None:
-    """The next chunk. It is compiled apart, by its length, so that the seconds of sampling are those of sampling."""
-    numbers = jnp.arange(done.num_draws, min(done.num_draws + CHUNK, plan.num_samples))
-    arguments = (plan.sampler, mesh, *settled(mesh, *done.warm, keys), numbers)
-    if numbers.size not in programs:
-        programs[numbers.size] = run_chunk.lower(*arguments).compile()  # type: ignore[attr-defined]
+def _advance(plan: Plan, mesh: jax.sharding.Mesh, keys: Array, done: Standing) -> None:
+    """The next chunk."""
+    count = min(CHUNK, plan.num_samples - done.num_draws)
     begun = time.perf_counter()
-    states, draws = jax.block_until_ready(programs[numbers.size](*arguments))
+    done.warm, draws = jax.block_until_ready(advance(plan.sampler, mesh, done.warm, keys, done.num_draws, count))
     done.seconds += time.perf_counter() - begun
-    done.warm = done.warm._replace(states=states)
     done.chunks.append(_chunk_arrays(draws))
 
 

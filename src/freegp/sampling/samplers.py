@@ -39,6 +39,9 @@ class Sampler(Protocol):
     def __call__(self, key: PRNGKeyArray, state: Any, target: Any, tuning: Any) -> tuple[Any, Info]:
         """One draw of one chain."""
 
+    def adapted(self, tuning: Any, info: Info) -> Any:
+        """The tuning after a draw; it changes during warm-up alone."""
+
 
 class InSiteCoordinates:
     """What the samplers in site coordinates share: where they move, and how they are warmed up."""
@@ -56,7 +59,11 @@ class InSiteCoordinates:
         self, mesh: jax.sharding.Mesh, target: SiteCoordinates, keys: PRNGKeyArray, num_draws: int, report: Report
     ) -> Warm:
         """Dispersed starts, step size and scales."""
-        return Warm(*warm_up(self, mesh, target, keys, num_draws, report))
+        return warm_up(self, mesh, target, keys, num_draws, report)
+
+    def adapted(self, tuning: StepSize, info: Info) -> StepSize:
+        """Towards the acceptance that is wanted."""
+        return tuning.adapted(self.target_acceptance - info.acceptance, self.longest_step)
 
     def __call__(self, key: PRNGKeyArray, state: State, target: SiteCoordinates, tuning: StepSize) -> tuple[State, Info]:
         """One draw."""

@@ -31,9 +31,9 @@ def site_coordinates(fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, "
         mixing, common, sites = jnp.eye(P), jnp.zeros(P), fit.sites
     shape = (model.num_inducing, mixing.shape[0])
     factor = _factor(Problem(model, X, y, False), fit.sites)
-    precision, linear = unwhitened(sites, covariances(model))
-    still = (precision, linear, mixing, common)
-    return SiteCoordinates(model, X, y, *still, to_free(model), factor, jnp.zeros(shape), jnp.ones(shape))
+    site_gaussian = unwhitened(sites, covariances(model))
+    tuned = (to_free(model), factor, jnp.ones(()), jnp.zeros(shape), jnp.ones(shape))
+    return SiteCoordinates(model, X, y, *site_gaussian, mixing, common, *tuned)
 
 
 def _factor(problem: Problem, sites: Sites) -> Float[Array, "T T"]:

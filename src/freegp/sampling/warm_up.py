@@ -1,16 +1,15 @@
 """Warm-up: from dispersed starts to a tuned step size and to scales that fit the target."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from blackjax.optimizers.dual_averaging import DualAveragingState, dual_averaging
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from freegp.sampling.chains import Draw, draw_once, over_chains, settled
+from freegp.sampling.chains import CHUNK, WARM_UP, Report, Warm, advance, over_chains, settled
 from freegp.sampling.coordinates import Place, SiteCoordinates
 from freegp.sampling.rotation import State, initial_state
 
@@ -23,9 +22,34 @@ DISPERSION = 2.0
 
 
 class StepSize(NamedTuple):
-    """The tuning of a sampler in site coordinates: the longest step, in radians or in units of the coordinates."""
+    """The tuning of a sampler in site coordinates: dual averaging of the log of its longest step (radians, or x's units)."""
 
-    step_size: Float[Array, ""]
+    log_x: Float[Array, ""]
+    log_x_avg: Float[Array, ""]
+    step: Int[Array, ""]
+    avg_error: Float[Array, ""]
+    mu: Float[Array, ""]
+    is_adapting: Bool[Array, ""]
+
+    @property
+    def step_size(self) -> Float[Array, ""]:
+        """The step."""
+        return jnp.exp(self.log_x)
+
+    def adapted(self, error: Float[Array, ""], longest_step: float) -> "StepSize":
+        """After a draw whose acceptance was so much below its target; no longer than makes sense, however well it is accepted."""
+        _, update, _ = dual_averaging()
+        new = update(DualAveragingState(*self[:5]), error)
+        longest = jnp.log(longest_step)
+        new = new._replace(log_x=jnp.minimum(new.log_x, longest), log_x_avg=jnp.minimum(new.log_x_avg, longest))
+        return jax.tree.map(lambda one, two: jnp.where(self.is_adapting, one, two), self._replace(**new._asdict()), self)
+
+
+def adapting(step_sizes: Float[Array, " chain"], is_adapting: bool = True) -> StepSize:
+    """Dual averaging of each chain, from these step sizes on."""
+    init, _, _ = dual_averaging()
+    averaging = jax.vmap(lambda step: jax.tree.map(jnp.asarray, init(step)))(step_sizes)
+    return StepSize(**averaging._asdict(), is_adapting=jnp.full(step_sizes.shape, is_adapting))
 
 
 def warm_up(
@@ -34,76 +58,36 @@ def warm_up(
     coordinates: SiteCoordinates,
     keys: PRNGKeyArray,
     num_draws: int,
-    report: Callable[[int, float], None],
-) -> tuple[SiteCoordinates, State, StepSize]:
-    """Six windows of equal length; location and scales are taken from all chains' draws after the third and the fifth.
+    report: Report,
+) -> Warm:
+    """Six windows of equal length; strength, location and scales are taken from all chains' draws after the third and the fifth.
 
-    Returns the coordinates to sample in, the chains' states, and their step size, one for all.
+    The step size, one for all chains, is the mean of what each found in the last.
     """
-    num_chains = keys.shape[0]
     coordinates, keys = settled(mesh, coordinates, keys)
-    states = dispersed_states(mesh, coordinates, keys)
-    averaging = start_averaging(jnp.full(num_chains, 0.25 * sampler.longest_step))
+    steps = jnp.full(keys.shape[0], 0.25 * sampler.longest_step)
+    warm = Warm(coordinates, dispersed_states(mesh, coordinates, keys), adapting(steps))
     size = max(1, num_draws // NUM_WINDOWS)
     seen: list[Place] = []
     for window in range(NUM_WINDOWS if num_draws else 0):
-        numbers = -1 - jnp.arange(window * size, (window + 1) * size)  # negative, so that no draw kept shares its key
-        coordinates, states, averaging, keys = settled(mesh, coordinates, states, averaging, keys)
-        states, averaging, trail = adapt_chunk(sampler, mesh, coordinates, states, averaging, keys, numbers)
-        seen.append(trail.place)
-        if window in RESCALE_AFTER and num_draws >= 10 * NUM_WINDOWS:
-            coordinates, states = _rescaled(mesh, coordinates, seen[1:] if window == RESCALE_AFTER[0] else seen)
-            averaging = start_averaging(jnp.exp(averaging.log_x_avg))
+        for begin in range(window * size, (window + 1) * size, CHUNK):
+            count = min(CHUNK, (window + 1) * size - begin)
+            warm, trail = advance(sampler, mesh, warm, keys, WARM_UP + begin, count)
+            seen.append(trail.place)
+            report(begin + count, float(jnp.mean(trail.info.acceptance)))
+        if window == 0:
             seen = []
-        report((window + 1) * size, float(jnp.mean(trail.info.acceptance)))
-    step = jnp.exp(jnp.mean(averaging.log_x_avg)) if num_draws else jnp.exp(averaging.log_x[0])
-    return coordinates, states, StepSize(jnp.full(num_chains, step))
+        if window in RESCALE_AFTER and num_draws >= 10 * NUM_WINDOWS:
+            target, states = _rescaled(mesh, warm.target, seen)
+            warm, seen = Warm(target, states, adapting(jnp.exp(warm.tunings.log_x_avg))), []
+    found = jnp.mean(warm.tunings.log_x_avg) if num_draws else jnp.mean(warm.tunings.log_x)
+    return warm._replace(tunings=adapting(jnp.full(keys.shape[0], jnp.exp(found)), is_adapting=False))
 
 
 @eqx.filter_jit
 def start_states(mesh: jax.sharding.Mesh, coordinates: SiteCoordinates, positions: Float[Array, "chain X"]) -> State:
     """States of all chains from their positions."""
     return over_chains(lambda c, position: initial_state(position, c.log_density), mesh, coordinates, positions)
-
-
-@eqx.filter_jit
-def adapt_chunk(
-    sampler: "InSiteCoordinates",
-    mesh: jax.sharding.Mesh,
-    coordinates: SiteCoordinates,
-    states: State,
-    averaging: DualAveragingState,
-    keys: PRNGKeyArray,
-    draws: Int[Array, " draw"],
-) -> tuple[State, DualAveragingState, Draw]:
-    """Draws whose step size follows the acceptance by dual averaging."""
-    _, update, _ = dual_averaging()
-
-    def chain(
-        coordinates: SiteCoordinates, state: State, averaging: DualAveragingState, key: PRNGKeyArray
-    ) -> tuple[State, DualAveragingState, Draw]:
-        def step(carry: tuple[State, DualAveragingState], number: Array) -> tuple[Any, Draw]:
-            state, averaging = carry
-            state, draw = draw_once(sampler, coordinates, state, StepSize(jnp.exp(averaging.log_x)), key, number)
-            averaging = _capped(update(averaging, sampler.target_acceptance - draw.info.acceptance), sampler.longest_step)
-            return (state, averaging), draw
-
-        (state, averaging), trail = jax.lax.scan(step, (state, averaging), draws)
-        return state, averaging, trail
-
-    return over_chains(chain, mesh, coordinates, states, averaging, keys)
-
-
-def _capped(averaging: DualAveragingState, longest_step: float) -> DualAveragingState:
-    """No step longer than makes sense, however well it is accepted."""
-    longest = jnp.log(longest_step)
-    return averaging._replace(log_x=jnp.minimum(averaging.log_x, longest), log_x_avg=jnp.minimum(averaging.log_x_avg, longest))
-
-
-def start_averaging(step_sizes: Float[Array, " chain"]) -> DualAveragingState:
-    """Dual averaging of each chain, from these step sizes."""
-    init, _, _ = dual_averaging()
-    return jax.vmap(lambda step: jax.tree.map(jnp.asarray, init(step)))(step_sizes)
 
 
 def dispersed_states(mesh: jax.sharding.Mesh, coordinates: SiteCoordinates, keys: PRNGKeyArray) -> State:
@@ -124,10 +108,15 @@ def dispersed_states(mesh: jax.sharding.Mesh, coordinates: SiteCoordinates, keys
 
 def _rescaled(mesh: jax.sharding.Mesh, coordinates: SiteCoordinates, windows: list[Place]) -> tuple[SiteCoordinates, State]:
     pooled = jax.tree.map(lambda *parts: jnp.concatenate([_flat(part) for part in parts]), *windows)
-    changed = coordinates.rescaled(pooled.free, pooled.standardized)
     last = jax.tree.map(lambda part: part[:, -1], windows[-1])
-    changed, positions = settled(mesh, changed, jax.vmap(changed.position)(last))
+    changed, positions = settled(mesh, *_rescale(coordinates, pooled, last))
     return changed, start_states(mesh, changed, positions)
+
+
+@eqx.filter_jit
+def _rescale(coordinates: SiteCoordinates, draws: Place, last: Place) -> tuple[SiteCoordinates, Float[Array, "chain X"]]:
+    changed = coordinates.rescaled(draws.free, draws.whitened)
+    return changed, jax.lax.map(changed.position, last)
 
 
 def _flat(part: Float[Array, "chain draw ..."]) -> Float[Array, "sample ..."]:
