@@ -175,7 +175,7 @@ class TestCoordinates:
 
 
 class TestIntegrator:
-    """Half-kick, rotation, half-kick on a target that is not Gaussian."""
+    """Kicks and rotations on a target that is not Gaussian, in even and odd numbers."""
 
     @staticmethod
     def log_density(x):
@@ -186,15 +186,17 @@ class TestIntegrator:
         state, end = rotation.trajectory(rotation.initial_state(x, self.log_density), p, self.log_density, angle, num_steps)
         return jnp.concatenate([state.position, end])
 
-    def test_reversible(self):
+    @pytest.mark.parametrize("num_steps", [1, 4, 5])
+    def test_reversible(self, num_steps):
         point = jax.random.normal(jax.random.key(0), (6,))
-        x, p = jnp.split(self.flow(point), 2)
-        back, back_p = jnp.split(self.flow(jnp.concatenate([x, -p])), 2)
+        x, p = jnp.split(self.flow(point, num_steps), 2)
+        back, back_p = jnp.split(self.flow(jnp.concatenate([x, -p]), num_steps), 2)
         np.testing.assert_allclose(jnp.concatenate([back, -back_p]), point, atol=1e-12)
 
-    def test_keeps_volume(self):
+    @pytest.mark.parametrize("num_steps", [4, 5])
+    def test_keeps_volume(self, num_steps):
         point = jax.random.normal(jax.random.key(1), (6,))
-        _, log_determinant = np.linalg.slogdet(jax.jacfwd(self.flow)(point))
+        _, log_determinant = np.linalg.slogdet(jax.jacfwd(self.flow)(point, num_steps))
         assert abs(log_determinant) < 1e-10
 
     def test_exact_on_a_gaussian(self):

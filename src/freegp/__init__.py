@@ -10,8 +10,10 @@ configure()
 
 from freegp import datasets, kernels, likelihoods, priors  # noqa: E402
 from freegp.approximation import LBFGS, AdaDelta, GaussianFit, NaturalGradient, fit_gaussian  # noqa: E402
+from freegp.estimators import GPClassifier, GPCountRegressor, GPRegressor  # noqa: E402
 from freegp.inducing import Grid, InducingPoints, KMeans, Subset  # noqa: E402
 from freegp.model import SparseGP  # noqa: E402
+from freegp.point_patterns import CoxProcess, Mask  # noqa: E402
 from freegp.posterior import Posterior  # noqa: E402
 from freegp.sampling import NUTS, Gibbs, PaperHMC, RotationHMC, resume, sample  # noqa: E402
 from freegp.saving import load  # noqa: E402
@@ -21,11 +23,16 @@ __all__ = [
     "LBFGS",
     "NUTS",
     "AdaDelta",
+    "CoxProcess",
+    "GPClassifier",
+    "GPCountRegressor",
+    "GPRegressor",
     "GaussianFit",
     "Gibbs",
     "Grid",
     "InducingPoints",
     "KMeans",
+    "Mask",
     "NaturalGradient",
     "PaperHMC",
     "Posterior",

@@ -1,10 +1,10 @@
 """Rotation HMC: Hamiltonian Monte Carlo for targets near N(0, I), whose Gaussian part is solved exactly.
 
 The energy ``-log pi(x) + p.p / 2`` is split into ``(x.x + p.p) / 2``, whose flow is a rotation of (x, p), and the rest, whose
-flow is a kick: half a kick, a rotation, half a kick. Where the target is N(0, I) the step can be a quarter turn, and a draw costs
-one gradient. Where it is not, a step that suits the bulk can be far too long in a tail, and a chain would be stuck there; so a
-proposal that fails badly is followed by a second with shorter steps (delayed rejection: Mira 2001; Modi, Barnett & Carpenter
-2024), which costs nothing where none does.
+flow is a kick. Where the target is N(0, I) the step can be a quarter turn, and a draw costs one gradient. Where it is not, a
+step that suits the bulk can be far too long in a tail, and a chain would be stuck there; so a proposal that fails badly is
+followed by a second with shorter steps (delayed rejection: Mira 2001; Modi, Barnett & Carpenter 2024), which costs nothing where
+none does.
 """
 
 from collections.abc import Callable
@@ -18,6 +18,7 @@ LogDensity = Callable[[Array], Array]
 DIVERGENCE = 1000.0
 BAD_ACCEPTANCE = 0.02
 """A rejected proposal less likely than this to be accepted has a second one after it."""
+TWO_STAGE = 0.1931833275037836
 SHORTER = 4
 """How many times shorter the steps of the second proposal are."""
 
@@ -126,17 +127,23 @@ def _delayed(
 def trajectory(
     state: State, momentum: Float[Array, " X"], log_density: LogDensity, angle: Float[Array, ""], num_steps: Int[Array, ""]
 ) -> tuple[State, Float[Array, " X"]]:
-    """Half-kick, rotation, half-kick, this many times. Reversible, and it keeps volume."""
+    """Kick, rotation, kick, this many times. Reversible, and it keeps volume.
+
+    Over two steps of angle e the kicks are ``2 e (a, 1 - 2 a, a)``: with a = 1/4 each step is half-kick, rotation, half-kick; an
+    even number of them has a smaller error with a = 0.193 (McLachlan 1995), at no cost.
+    """
     cosine, sine = jnp.cos(angle), jnp.sin(angle)
     value_and_gradient = jax.value_and_grad(log_density)
+    outer = jnp.where(num_steps % 2 == 0, TWO_STAGE, 0.25)
 
-    def step(_: int, carry: tuple[State, Array]) -> tuple[State, Array]:
+    def step(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
         state, p = carry
+        before = 2.0 * angle * jnp.where(i % 2 == 0, outer, 0.5 - outer)
         x = state.position
-        p = p + 0.5 * angle * (state.gradient + x)
+        p = p + before * (state.gradient + x)
         x, p = cosine * x + sine * p, cosine * p - sine * x
         state = State(x, *value_and_gradient(x))
-        return state, p + 0.5 * angle * (state.gradient + x)
+        return state, p + (angle - before) * (state.gradient + x)
 
     return jax.lax.fori_loop(0, num_steps, step, (state, momentum))
 

@@ -1,0 +1,177 @@
+"""Seconds for one effective sample of the slowest coordinate, and what each sampler says of the parameters."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import problems
+from chains import Chains
+from page import digits, ratio, table
+from peers import hsgp
+from peers.environment import PeerError, gpflow_workers
+from problems import Problem
+from settings import Settings
+
+import freegp as fg
+
+TITLE = "Seconds for an effective sample"
+NUM_CHAINS = 2
+OURS = "freegp sites"
+GPFLOW = "GPflow SGPMC + HMC"
+HSGP = "NumPyro HSGP + NUTS"
+FULL = "full, Z = X (freegp sites)"
+LABELS = {
+    "coal": "Coal, N = 100, M = 30",
+    "pines": "Pines 32 x 32, N = 1024, M = 225 on a fixed 15 x 15 grid",
+    "image": "Image, ARD, N = 1000, D = 18, M = 100 k-means centres",
+}
+# Draws a chain, so that a problem takes minutes on two cores; a method that is not named cannot do it in that time, or at all.
+DRAWS = {
+    "coal": {OURS: 4000, "freegp paper": 4000, "freegp gibbs": 4000, GPFLOW: 2000, HSGP: 2000, FULL: 1000},
+    "pines": {OURS: 500, "freegp paper": 300, "freegp gibbs": 500, GPFLOW: 200, HSGP: 500, FULL: 30},
+    "image": {OURS: 500, "freegp paper": 500, "freegp gibbs": 500, GPFLOW: 600},
+}
+BASIS = {"coal": 30, "pines": 20}
+BOX = {"coal": 1.5, "pines": 1.2}
+FEWER_ROUNDS = {"num_rounds": 15, "draws_per_round": 20, "most_steps": 50}
+
+
+def run(settings: Settings) -> dict[str, Any]:
+    """Every sampler on every problem."""
+    makers = {"coal": problems.coal, "pines": problems.pines, "image": partial(problems.image, settings.data)}
+    found: dict[str, Any] = {}
+    for name, make in list(makers.items())[: 1 if settings.quick else None]:
+        print(f"  {LABELS[name]}", flush=True)
+        try:
+            found[name] = _problem(name, make(), settings)
+        except FileNotFoundError as error:
+            found[name] = {"missing": str(error)}
+    return {"problems": found, "peer_versions": _peer_versions()}
+
+
+def _peer_versions() -> dict[str, str]:
+    try:
+        with gpflow_workers(1) as (worker,):
+            return worker.ask("versions")
+    except PeerError:
+        return {}
+
+
+def _problem(name: str, problem: Problem, settings: Settings) -> dict[str, Any]:
+    """Rows by method; a sentence in the place of one that could not be had."""
+    fit = fg.fit_gaussian(problem.model(), problem.X, problem.y, train_inducing=False, progress=False)
+    tuning = {} if name == "coal" and not settings.quick else FEWER_ROUNDS
+    methods: dict[str, Callable[[int], Chains]] = {
+        OURS: partial(_ours, problem, fit, "sites"),
+        "freegp paper": partial(_ours, problem, fit, fg.PaperHMC(**tuning)),
+        "freegp gibbs": partial(_ours, problem, fit, fg.Gibbs(**tuning)),
+        GPFLOW: partial(_gpflow, problem, fit),
+        HSGP: lambda draws: hsgp.sample(problem, BASIS[name], BOX[name], draws, NUM_CHAINS),
+        FULL: partial(_full, problem, fit),
+    }
+    rows: dict[str, Any] = {}
+    for method, draws in DRAWS[name].items():
+        try:
+            rows[method] = methods[method](100 if settings.quick else draws).judged()
+            print("    " + "  ".join(_cells(method, rows)), flush=True)
+        except PeerError as error:
+            rows[method] = {"problem": str(error)}
+            print(f"    {method}: {error}", flush=True)
+    return rows
+
+
+def _ours(problem: Problem, fit: fg.GaussianFit, sampler: Any, num_draws: int) -> Chains:
+    data, numbers = (problem.X, problem.y), {"num_samples": num_draws, "num_chains": NUM_CHAINS}
+    posterior = fg.sample(fit.model, *data, fit, sampler, num_warmup=min(300, max(60, num_draws)), progress=False, **numbers)
+    parts = (posterior.draws[name] for name in ("whitened", "kernel.variance", "kernel.lengthscales"))
+    seconds_before = fit.seconds + posterior.seconds_total - posterior.seconds_sampling
+    return Chains(*parts, seconds=posterior.seconds_sampling, seconds_warmup=seconds_before)
+
+
+def _full(problem: Problem, fit: fg.GaussianFit, num_draws: int) -> Chains:
+    """The full Gaussian process by the same code: every data input is an inducing input. Its fit starts from the sparse one's."""
+    at = fit.model.parameter_values()
+    start = replace(problem, variance=at["kernel.variance"], lengthscales=at["kernel.lengthscales"])
+    settings = fg.NaturalGradient(max_steps=10, site_steps=10, tolerance=1e-2)
+    full = fg.fit_gaussian(start.model(problem.X), problem.X, problem.y, settings, train_inducing=False, progress=False)
+    return _ours(problem, full, "sites", num_draws)
+
+
+def _gpflow(problem: Problem, fit: fg.GaussianFit, num_draws: int) -> Chains:
+    """A chain in each of two processes with one thread each; started in the bulk, at the mean and the parameters of our fit."""
+    at = fit.model.parameter_values()
+    start = replace(problem, variance=at["kernel.variance"], lengthscales=np.array(at["kernel.lengthscales"]))
+    with tempfile.TemporaryDirectory() as folder, gpflow_workers(NUM_CHAINS, threads=1) as workers:
+        path, outs = Path(folder) / "problem.npz", [Path(folder) / f"chain{chain}.npz" for chain in range(NUM_CHAINS)]
+        start.save(path, whitened=np.asarray(fit.mean))
+        for chain, (worker, out) in enumerate(zip(workers, outs, strict=True)):
+            worker.send("sample", path=str(path), out=str(out), seed=chain, num_warmup=num_draws // 2, num_samples=num_draws)
+        answers = [worker.receive() for worker in workers]
+        draws = [dict(np.load(out)) for out in outs]
+    parts = (np.stack([draw[name] for draw in draws]) for name in ("whitened", "variance", "lengthscales"))
+    return Chains(*parts, *(max(answer[name] for answer in answers) for name in ("seconds", "seconds_warmup")))
+
+
+def text(result: dict[str, Any]) -> str:
+    """One table a problem, and what is to be known of them."""
+    parts = []
+    for name, rows in result["problems"].items():
+        parts.append(f"**{LABELS[name]}**\n")
+        parts.append(f"Not run: {rows['missing']}.\n" if "missing" in rows else table(HEADER, [_cells(m, rows) for m in rows]))
+    return "\n".join([*parts, REMARKS])
+
+
+HEADER = (
+    "sampler",
+    "s / effective sample",
+    "ratio",
+    "effective samples",
+    "R-hat",
+    "chains x draws",
+    "sampling",
+    "before it",
+    "lengthscale",
+    "variance",
+)
+REMARKS = f"""The slowest coordinate over v (or basis weights) and theta, by the same estimator for all; seconds are of the draws
+kept. "Before it" is fit, compilation and warm-up. All have {NUM_CHAINS} chains side by side: on two devices (freegp, NumPyro), or
+in two processes of one thread (GPflow: 20 leapfrog steps, dual averaging to 0.8, started at the mean and the parameters of our
+Gaussian fit). An R-hat far from 1 says that the effective samples of that row are a guess.
+
+Lengthscale and variance are means +- standard deviations, the Monte-Carlo error of the mean in brackets; for image the
+lengthscale is the geometric mean of 18. HSGP approximates the full process and not the sparse one, with {BASIS["coal"]} basis
+functions on coal and {BASIS["pines"]} x {BASIS["pines"]} on the pines, in boxes {BOX["coal"]} and {BOX["pines"]} times as wide as
+the window; in 18 columns it cannot be used.
+
+"paper" and "gibbs" tune as the paper does on coal; elsewhere with {FEWER_ROUNDS["num_rounds"]} rounds of
+{FEWER_ROUNDS["draws_per_round"]} draws and Lmax up to {FEWER_ROUNDS["most_steps"]}, to save time.
+"""
+
+
+def _cells(method: str, rows: dict[str, Any]) -> list[str]:
+    row = rows[method]
+    if "problem" in row:
+        return [method, row["problem"], *("" for _ in HEADER[2:])]
+    ours = rows[OURS]["seconds_per_ess"]
+    chains, draws = row["draws"]
+    return [
+        method,
+        digits(row["seconds_per_ess"]),
+        "" if method == OURS else ratio(row["seconds_per_ess"] / ours),
+        f"{row['ess']:.0f}",
+        f"{row['r_hat']:.2f}",
+        f"{chains} x {draws}",
+        f"{row['seconds']:.1f} s",
+        f"{row['seconds_warmup']:.0f} s",
+        _plus_minus(row["lengthscale"]),
+        _plus_minus(row["variance"]),
+    ]
+
+
+def _plus_minus(moments: list[float]) -> str:
+    mean, sd, error = moments
+    return f"{digits(mean)} +- {digits(sd)} ({error:.1g})"

@@ -1,0 +1,1 @@
+"""Other people's libraries, each as a user would call it."""
