@@ -112,17 +112,34 @@ def test_scikit_learn_checks_of_the_interface(estimator, check):
     check(estimator)
 
 
+NUMERICAL = (
+    "check_dict_unchanged",
+    "check_estimators_pickle",
+    "check_fit2d_1feature",
+    "check_fit_idempotent",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+)
+"""The checks in which the numbers matter, and not the interface alone."""
+
+
+def needs_numbers(check):
+    return getattr(check, "func", check).__name__ in NUMERICAL
+
+
 @pytest.mark.slow
 @parametrize_with_checks([estimator(method="gaussian", inducing=5) for estimator in ESTIMATORS])
 def test_scikit_learn_checks_with_the_gaussian_approximation(estimator, check):
-    check(estimator)
+    if needs_numbers(check):
+        check(estimator)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([estimator(inducing=5, num_samples=10, num_warmup=20, num_chains=1) for estimator in ESTIMATORS])
+@parametrize_with_checks([GPClassifier(inducing=5, num_samples=10, num_warmup=20, num_chains=1)])
 def test_scikit_learn_checks_with_chains(estimator, check):
-    check(estimator)
+    if needs_numbers(check):
+        check(estimator)
 
 
 # Answers

@@ -84,11 +84,10 @@ class SiteCoordinates(eqx.Module):
         """What x means; the key is for the common mode."""
         z, zeta = self._split(x)
         free = self.location + self.factor @ zeta
-        Kuu = covariances(from_free(self.model, free))
-        precision, log_determinant = jax.vmap(inverse_and_log_determinant)(Kuu)
+        inverse_factors, precision, log_determinant = _whitening_and_precision(covariances(from_free(self.model, free)))
         w, log_volume = self._unstandardize(precision, log_determinant, self.z_location + self.z_scale * z)
         shared = jax.random.normal(key, (w.shape[0], 1)) * self.common
-        whitened = _each(whitening(Kuu), w) @ self.mixing + shared
+        whitened = _each(inverse_factors, w) @ self.mixing + shared
         return Place(free, whitened, log_volume + self._log_scale())
 
     def position(self, place: Place) -> Float[Array, " X"]:
@@ -100,9 +99,8 @@ class SiteCoordinates(eqx.Module):
     def standardize(self, free: Float[Array, " T"], whitened: Float[Array, "M P"]) -> tuple[Float[Array, "M C"], Array]:
         """The z, before its location and scale are taken out, ``L^T u - L^-1 h``, and the log volume ``log |dv/dz|``."""
         Kuu = covariances(from_free(self.model, free))
-        precision, log_determinant = jax.vmap(inverse_and_log_determinant)(Kuu)
-        R = Kuu @ jnp.swapaxes(whitening(Kuu), -1, -2)
-        w = _each(R, whitened @ self.mixing.T)
+        inverse_factors, precision, log_determinant = _whitening_and_precision(Kuu)
+        w = _each(Kuu @ jnp.swapaxes(inverse_factors, -1, -2), whitened @ self.mixing.T)  # R = Kuu R^-T
         H, linear = self._site_gaussian(precision)
         L = jnp.linalg.cholesky(H)
         shift = jax.vmap(lambda factor, h: solve_triangular(factor, h, lower=True), in_axes=(0, 1), out_axes=1)(L, linear)
@@ -154,6 +152,15 @@ class SiteCoordinates(eqx.Module):
         """The u of each mixed function from z, and the log volume ``log |dv/dz| = -(log |H| + log |Kuu|) / 2``."""
         w, log_determinants = jax.vmap(from_standard, in_axes=(0, 1, 1), out_axes=(1, 0))(*self._site_gaussian(precision), z)
         return w, -0.5 * jnp.sum(log_determinants + log_determinant)
+
+
+def _whitening_and_precision(
+    Kuu: Float[Array, "K M M"],
+) -> tuple[Float[Array, "K M M"], Float[Array, "K M M"], Float[Array, " K"]]:
+    """``R^-1``, ``Kuu^-1`` and ``log |Kuu|`` of each, by one factorisation."""
+    inverse_factors = whitening(Kuu)
+    log_determinant = -2.0 * jnp.sum(jnp.log(jnp.diagonal(inverse_factors, axis1=-2, axis2=-1)), axis=-1)
+    return inverse_factors, jnp.swapaxes(inverse_factors, -1, -2) @ inverse_factors, log_determinant
 
 
 def _each(matrices: Float[Array, "K M M"], columns: Float[Array, "M C"]) -> Float[Array, "M C"]:

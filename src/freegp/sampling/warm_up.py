@@ -1,5 +1,6 @@
 """Warm-up: from dispersed starts to a tuned step size and to scales that fit the target."""
 
+import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 NUM_WINDOWS = 6
 RESCALE_AFTER = (2, 4)
 DISPERSION = 2.0
+SHORT_STEP = 1.0 / 12.0
+"""Steps shorter than this share of the longest are worth a notice."""
 
 
 class StepSize(NamedTuple):
@@ -81,7 +84,18 @@ def warm_up(
             target, states = _rescaled(mesh, warm.target, seen)
             warm, seen = Warm(target, states, adapting(jnp.exp(warm.tunings.log_x_avg))), []
     found = jnp.mean(warm.tunings.log_x_avg) if num_draws else jnp.mean(warm.tunings.log_x)
+    _notice(float(jnp.exp(found)) / sampler.longest_step, float(warm.target.strength))
     return warm._replace(tunings=adapting(jnp.full(keys.shape[0], jnp.exp(found)), is_adapting=False))
+
+
+def _notice(share: float, strength: float) -> None:
+    """Say so where the coordinates serve badly."""
+    if share < SHORT_STEP:
+        warnings.warn(
+            f"the target is far from the Gaussian approximation here: {1.0 / share:.0f} gradients a draw, with sites at "
+            f"{strength:g} of their strength; look at R-hat, draw more, or use a smoother likelihood (Softmax for RobustMax)",
+            stacklevel=2,
+        )
 
 
 @eqx.filter_jit

@@ -1,0 +1,162 @@
+"""Small mistakes made on purpose in a copy of the package, to show that the tests find every one.
+
+python tests/seeded_bugs.py            all of them, a line each; exit status 1 if one is not found
+python tests/seeded_bugs.py accept     those whose name holds the word
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A mistake: the line it replaces, in which file, and the tests that should find it."""
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+    tests: tuple[str, ...]
+
+
+EXACT = "tests/test_sampling.py::TestExactAnswers"
+SECOND = "tests/test_sampling.py::TestIntegrator::test_second_attempts_leave_the_target_as_it_is"
+BUGS = (
+    Bug(
+        "always accept",
+        "sampling/rotation.py",
+        "    accepted = chance < acceptance\n",
+        "    accepted = chance < 2.0\n",
+        (EXACT, SECOND),
+    ),
+    Bug(
+        "Jacobian of the free parameters left out",
+        "sampling/coordinates.py",
+        "        theta = log_prior(self.model, free) + log_jacobian(self.model, free)\n",
+        "        theta = log_prior(self.model, free)\n",
+        ("tests/test_sampling.py::TestCoordinates::test_change_of_variables",),
+    ),
+    Bug(
+        "Jacobian of the site transform left out",
+        "sampling/coordinates.py",
+        "        return data + prior + theta + log_volume + self._log_scale()\n",
+        "        return data + prior + theta + self._log_scale()\n",
+        ("tests/test_sampling.py::TestCoordinates::test_change_of_variables",),
+    ),
+    Bug(
+        "stale gradient after a rejection",
+        "sampling/rotation.py",
+        "    finite = _is_finite(error, end.state)\n    energy",
+        "    state = state._replace(gradient=end.state.gradient)\n    finite = _is_finite(error, end.state)\n    energy",
+        (EXACT, SECOND),
+    ),
+    Bug(
+        "last half-kick missing",
+        "sampling/rotation.py",
+        "        return state, p + (angle - before) * (state.gradient + x)\n",
+        "        return state, p\n",
+        ("tests/test_sampling.py::TestIntegrator",),
+    ),
+    Bug(
+        "second attempts without their correction",
+        "sampling/rotation.py",
+        "    correction = jnp.log1p(-jnp.minimum(first.acceptance, BAD_ACCEPTANCE)) - may_come\n",
+        "    correction = 0.0\n",
+        (SECOND,),
+    ),
+    Bug(
+        "prior counted twice",
+        "target/log_density.py",
+        "    return data + prior_v + log_prior(model, free) + log_jacobian(model, free)\n",
+        "    return data + prior_v + 2.0 * log_prior(model, free) + log_jacobian(model, free)\n",
+        ("tests/test_target.py",),
+    ),
+    Bug(
+        "wrong derivative of the quadratic form",
+        "numerics/linalg.py",
+        "    return (columns * cotangent) @ columns.T, 2.0 * product * cotangent\n",
+        "    return (columns * cotangent) @ columns.T, product * cotangent\n",
+        ("tests/test_numerics.py",),
+    ),
+    Bug(
+        "wrong Matern profile",
+        "kernels/stationary.py",
+        "        return (1.0 + r) * jnp.exp(-r)\n",
+        "        return (1.0 + 0.9 * r) * jnp.exp(-r)\n",
+        ("tests/test_kernels.py",),
+    ),
+    Bug(
+        "minibatches without N / B",
+        "approximation/natural.py",
+        "    scale = problem.num_data / size\n",
+        "    scale = 1.0\n",
+        ("tests/test_approximation.py::test_minibatches_come_near_the_full_batch",),
+    ),
+    Bug(
+        "keys of a resumed run one too far",
+        "sampling/runner.py",
+        "advance(plan.sampler, mesh, done.warm, keys, done.num_draws, count)",
+        "advance(plan.sampler, mesh, done.warm, keys, done.num_draws + len(done.chunks), count)",
+        ("tests/test_sampling.py::TestRuns",),
+    ),
+    Bug(
+        "mean of densities' logarithms for the logarithm of their mean",
+        "posterior.py",
+        "            results.append(jax.nn.logsumexp(densities, axis=0) - jnp.log(densities.shape[0]))\n",
+        "            results.append(jnp.mean(densities, axis=0))\n",
+        ("tests/test_sampling.py::TestPosterior",),
+    ),
+    Bug(
+        "variance of the means left out of predictions",
+        "posterior.py",
+        "jnp.mean(variance, axis=0) + jnp.var(mean, axis=0)",
+        "jnp.mean(variance, axis=0)",
+        ("tests/test_sampling.py::TestPosterior",),
+    ),
+    Bug(
+        "unexplained variance forgotten",
+        "target/projection.py",
+        "    variance = jnp.maximum(prior - explained, 0.0)\n",
+        "    variance = jnp.maximum(0.0 * prior, 0.0)\n",
+        ("tests/test_target.py",),
+    ),
+)
+
+
+def is_found(bug: Bug, folder: Path) -> bool:
+    """Whether a test fails on a copy with the mistake."""
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".venv", ".git", ".peers", "*_cache", "__pycache__", "results"))
+    file = folder / "src" / "freegp" / bug.file
+    text = file.read_text()
+    if text.count(bug.right) != 1:
+        raise SystemExit(f"{bug.name}: the line to be replaced is not there once in {bug.file}; bring the list up to date")
+    file.write_text(text.replace(bug.right, bug.wrong))
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *bug.tests]
+    environment = {"PYTHONPATH": str(folder / "src"), "PATH": "", "HOME": str(folder)}
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
+    if run.returncode not in (0, 1):
+        raise SystemExit(f"{bug.name}: the tests did not run\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
+    return run.returncode == 1
+
+
+def main(word: str) -> int:
+    """Make each mistake and tell; how many were not found."""
+    missed = 0
+    for bug in (bug for bug in BUGS if word in bug.name):
+        begun = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            found = is_found(bug, Path(folder) / "copy")
+        missed += not found
+        print(f"{'found ' if found else 'MISSED'} {time.perf_counter() - begun:5.0f} s  {bug.name}", flush=True)
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(sys.argv[1] if len(sys.argv) > 1 else ""), 1))
