@@ -27,7 +27,7 @@ test: check
 	$(BIN)/pytest -n 2 --dist loadfile --durations 20
 
 test-slow: venv
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow -n 2 --dist loadfile --durations 20
 
 bench: venv
 	$(BIN)/python benchmarks/run.py

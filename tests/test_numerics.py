@@ -2,10 +2,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import test_util
 from jax.scipy.linalg import solve_triangular
 
 from freegp.numerics.distances import rows_equal, squared_distances
 from freegp.numerics.linalg import from_standard, inverse_and_log_determinant, inverse_cholesky, quadratic_form
+from freegp.numerics.special import expected_log_sum_exp
 
 
 @pytest.fixture
@@ -69,6 +71,19 @@ def test_quadratic_form_against_automatic_differentiation(matrix):
     ours = jax.value_and_grad(lambda B, K: weights @ quadratic_form(B, K), argnums=(0, 1))
     for got, expected in zip(jax.tree.leaves(ours(matrix, columns)), jax.tree.leaves(plain(matrix, columns)), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_slopes_of_the_expected_log_sum_are_its_differences():
+    rng = np.random.default_rng(0)
+    mean, variance = jnp.asarray(rng.normal(size=(5, 3)) * 2), jnp.asarray(rng.uniform(0.01, 4.0, (5, 3)))
+    test_util.check_grads(lambda m, v: jnp.sum(expected_log_sum_exp(m, v) ** 2), (mean, variance), order=1, modes=["rev"])
+
+    def slope(m):
+        return jax.grad(lambda m: jnp.sum(expected_log_sum_exp(m, variance)))(m)
+
+    _, along = jax.jvp(slope, (mean,), (jnp.ones_like(mean),))
+    np.testing.assert_allclose(along, 0.0, atol=1e-6)  # a common shift changes no probability
+    np.testing.assert_allclose(slope(mean).sum(axis=-1), 1.0, atol=1e-6)
 
 
 def test_squared_distances_match_the_definition():

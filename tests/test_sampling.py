@@ -161,6 +161,31 @@ class TestCoordinates:
         plain = target.log_density(x) - target.place(x, key).log_volume
         np.testing.assert_allclose(changed.log_density(changed_x) - changed.place(changed_x, key).log_volume, plain, rtol=1e-10)
 
+    @pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
+    def test_strength_changes_the_coordinates_and_not_the_target(self, strength):
+        given, y = PROBLEMS["Bernoulli"]
+        fit = fg.fit_gaussian(given, X, y, fg.NaturalGradient(max_steps=2), train_inducing=False)
+        target = site_coordinates(fit, jnp.asarray(X), jnp.asarray(y))
+        other = eqx.tree_at(lambda t: t.strength, target, jnp.asarray(strength))
+        place = target.place(0.5 * jnp.ones(target.num_dimensions), jax.random.key(0))
+        x = other.position(place)
+        there = other.place(x, jax.random.key(0))
+        np.testing.assert_allclose(there.whitened, place.whitened, atol=1e-9)
+        expected = fg.log_density(fit.model, jnp.asarray(X), jnp.asarray(y), place.free, place.whitened)
+        np.testing.assert_allclose(other.log_density(x) - there.log_volume, expected, rtol=1e-9)
+
+    def test_sites_are_weakened_for_draws_that_are_the_prior(self):
+        given, y = PROBLEMS["Poisson"]
+        fit = fg.fit_gaussian(given, X, y, fg.NaturalGradient(max_steps=2), train_inducing=False)
+        target = site_coordinates(fit, jnp.asarray(X), jnp.asarray(y))
+        key_v, key_x, key_theta = jax.random.split(jax.random.key(0), 3)
+        free = target.location + 0.3 * jax.random.normal(key_theta, (300, 1))
+        from_prior = jax.random.normal(key_v, (300, 7, 1))
+        assert float(target.rescaled(free, from_prior).strength) < 0.2
+        from_sites = jax.vmap(lambda k: target.place(jax.random.normal(k, (target.num_dimensions,)), k))
+        places = from_sites(jax.random.split(key_x, 300))
+        assert float(target.rescaled(places.free, places.whitened).strength) == 1.0
+
     def test_contrasts_are_orthonormal(self):
         rows, common = contrasts(4)
         basis = np.concatenate([common[None], rows])

@@ -6,7 +6,7 @@ import numpy as np
 from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Float
 
-from freegp.numerics.quadrature import gaussian_expectation, gaussian_rule
+from freegp.numerics.quadrature import gaussian_expectation, gaussian_rule, positive_sqrt
 
 
 def expected_softplus(mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -39,3 +39,47 @@ def log_ndtr_difference(lower: Float[Array, "*shape"], upper: Float[Array, "*sha
     gap = log_ndtr(jnp.where(absent, 0.0, low)) - log_high
     gap = jnp.where(absent, -1.0, jnp.minimum(gap, -1e-300))
     return jnp.where(absent, log_high, log_high + jnp.log(-jnp.expm1(gap)))
+
+
+@jax.custom_vjp
+def expected_log_sum_exp(mean: Float[Array, "*N K"], variance: Float[Array, "*N K"]) -> Float[Array, "*N"]:
+    """``E[log sum_k e^{f_k}]`` of independent ``f_k ~ N(mean_k, variance_k)``, with error below 1e-6 up to variance 10.
+
+    It is ``c + ∫ (exp(-e^s) - prod_k E[exp(-e^{s + f_k - c})]) ds`` for any c, put in the bulk: a trapezoid in s whose
+    factors are one-dimensional Gaussian expectations. The gradient comes from the same exponentials, in the same pass.
+    """
+    return _log_sum_exp_and_slopes(mean, variance)[0]
+
+
+def _log_sum_exp_and_slopes(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
+    nodes, weights = gaussian_rule(0.4, 6.4)
+    moments = jnp.asarray(np.stack([weights, weights * nodes], axis=1))
+    is_own = jnp.eye(mean.shape[-1], dtype=bool)
+    centre = jax.nn.logsumexp(mean, axis=-1)
+    deviation = positive_sqrt(variance)
+    exp_f = jnp.exp((mean - centre[..., None])[..., None] + deviation[..., None] * nodes)  # [..., K, nodes]
+
+    def add(total: tuple[Array, Array, Array], t: Array) -> tuple[tuple[Array, Array, Array], None]:
+        survival = jnp.exp(-t * exp_f)
+        factors = survival @ moments[:, 0]
+        slopes = -t * ((survival * exp_f) @ moments)
+        others = jnp.prod(jnp.where(is_own, 1.0, factors[..., None, :]), axis=-1)
+        parts = (jnp.exp(-t) - jnp.prod(factors, axis=-1), -others * slopes[..., 0], -others * slopes[..., 1])
+        return jax.tree.map(jnp.add, total, parts), None
+
+    start = (jnp.zeros(centre.shape), jnp.zeros(mean.shape), jnp.zeros(mean.shape))
+    (integral, of_mean, of_deviation), _ = jax.lax.scan(add, start, jnp.exp(np.arange(-19.0, 17.0, 0.6)))
+    return centre + 0.6 * integral, 0.6 * of_mean, 0.3 * of_deviation / deviation
+
+
+def _log_sum_exp_forward(mean: Array, variance: Array) -> tuple[Array, tuple[Array, Array]]:
+    value, of_mean, of_variance = _log_sum_exp_and_slopes(mean, variance)
+    return value, (of_mean, of_variance)
+
+
+def _log_sum_exp_backward(slopes: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array]:
+    of_mean, of_variance = slopes
+    return cotangent[..., None] * of_mean, cotangent[..., None] * of_variance
+
+
+expected_log_sum_exp.defvjp(_log_sum_exp_forward, _log_sum_exp_backward)
