@@ -1,11 +1,439 @@
+import dataclasses
+import io
+import json
+import shutil
+
 import numpy as np
+import pandas as pd
 import pytest
+import typer
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
 import freegp as fg
-from freegp.cli import app
+from freegp.approximation import NaturalGradient
+from freegp.cli import app, words
+from freegp.cli.problem import Question, problem_of
 from freegp.datasets import binned_counts, load_coal
+from freegp.sampling import runner
+from freegp.tables import read_table
+
+NUM_SAMPLES = 60  # one chunk of 50 draws and one of 10
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def plain(result):
+    """All that was printed, as one line."""
+    return " ".join(result.output.split())
+
+
+def one_sentence(result, *parts):
+    """The command failed on bad input, with one line on standard error and nothing else there."""
+    assert result.exit_code == 1, result.output
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("error: ")
+    for part in parts:
+        assert part in lines[0]
+
+
+def trees():
+    rng = np.random.default_rng(1)
+    height, slope = rng.normal(50.0, 10.0, 30), rng.uniform(0.0, 1.0, 30)
+    alive = np.where(height + rng.normal(0.0, 5.0, 30) > 50.0, "yes", "no")
+    return pd.DataFrame({"height": height, "slope": slope, "site": "[red]", "year": 2020, "alive": alive})
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "trees.csv"
+    trees().to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def fitted(table, tmp_path_factory):
+    """One run for all, with part of its options from a file."""
+    folder = tmp_path_factory.mktemp("fitted")
+    config = folder / "options.toml"
+    config.write_text(f'target = "alive"\ninducing = 5\nsamples = {NUM_SAMPLES}\nwarmup = 7\nchains = 2\n')
+    result = invoke("fit", table, "--config", config, "--warmup", 30, "--out", folder / "run")
+    return folder / "run", result
+
+
+@pytest.fixture
+def copy(fitted, tmp_path):
+    shutil.copytree(fitted[0], tmp_path / "run")
+    return tmp_path / "run"
+
+
+def draws_in(run, num_chunks=3):
+    return runner.RunDirectory.open(run, read_only=True).read_draws(num_chunks)
+
+
+def test_fit_says_what_it_chose_and_that_so_few_draws_do_not_suffice(fitted):
+    run, result = fitted
+    assert result.exit_code == 2, result.output
+    assert "likelihood: bernoulli, because 'alive' names 2 classes" in plain(result)
+    assert "left out: site (not numeric)" in plain(result)
+    assert "left out: year (the same in every row)" in plain(result)
+    assert "(no, yes) from height, slope" in plain(result)
+    assert "not converged" in plain(result)
+    plan = runner.RunDirectory.open(run, read_only=True).manifest
+    assert (plan.num_samples, plan.num_chains, plan.fit.model.num_inducing) == (NUM_SAMPLES, 2, 5)
+    assert plan.num_warmup == 30, "the command line wins over the file"
+
+
+def test_the_run_is_what_sample_draws(fitted):
+    data = trees()
+    X = data[["height", "slope"]].to_numpy()
+    plan = runner.RunDirectory.open(fitted[0], read_only=True).manifest
+    np.testing.assert_allclose(plan.X, (X - X.mean(axis=0)) / X.std(axis=0), rtol=1e-12)
+    posterior = fg.sample(
+        plan.fit.model,
+        plan.X,
+        (data["alive"] == "yes").to_numpy(float),
+        fit=plan.fit,
+        num_samples=NUM_SAMPLES,
+        num_warmup=30,
+        num_chains=2,
+        progress=False,
+    )
+    np.testing.assert_array_equal(posterior.free, draws_in(fitted[0])["free"])
+
+
+def test_predictions_are_those_of_the_posterior(fitted, table, tmp_path):
+    new = trees().iloc[:4].assign(alive_p_no=7.0)
+    new.to_csv(tmp_path / "new.csv", index=False)
+    result = invoke("predict", fitted[0], tmp_path / "new.csv", "--out", tmp_path / "predictions.csv")
+    assert result.exit_code == 0, result.output
+    found = pd.read_csv(tmp_path / "predictions.csv")
+    assert list(found.columns) == [*trees().columns, "alive_predicted", "alive_p_no", "alive_p_yes"]
+    X = trees()[["height", "slope"]].to_numpy()
+    expected = fg.resume(fitted[0], progress=False).predict_y((X[:4] - X.mean(axis=0)) / X.std(axis=0))[0]
+    np.testing.assert_allclose(found["alive_p_yes"], expected, rtol=1e-6)
+    np.testing.assert_allclose(found["alive_p_no"], 1.0 - expected, rtol=1e-6)
+    assert found["alive_predicted"].tolist() == np.where(expected > 0.5, "yes", "no").tolist()
+    np.testing.assert_array_equal(found["height"], new["height"])
+    printed = invoke("predict", fitted[0], tmp_path / "new.csv")
+    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(printed.stdout)), found)
+
+
+def test_an_interrupted_run_goes_on_to_the_same_draws(fitted, copy, monkeypatch):
+    for chunk in ("chunk-00001.npz", "chunk-00002.npz"):
+        (copy / chunk).unlink()
+    nothing = invoke("diagnose", copy)
+    one_sentence(nothing, "no draws yet", "freegp resume")
+    advance, calls = runner._advance, []
+
+    def interrupted(*arguments):
+        calls.append(None)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        advance(*arguments)
+
+    monkeypatch.setattr(runner, "_advance", interrupted)
+    stopped = invoke("resume", copy)
+    assert stopped.exit_code == 130
+    assert f"stopped after 50 of {NUM_SAMPLES} draws a chain; freegp resume {copy} goes on" in plain(stopped)
+    assert stopped.stderr == ""
+    monkeypatch.undo()
+    looked_at = invoke("diagnose", copy)
+    assert looked_at.exit_code == 2
+    assert f"50 of {NUM_SAMPLES} draws a chain so far" in plain(looked_at)
+    assert invoke("resume", copy).exit_code == 2
+    for name, array in draws_in(fitted[0]).items():
+        np.testing.assert_array_equal(array, draws_in(copy)[name], err_msg=name)
+
+
+def test_an_interruption_before_the_first_draws(copy, monkeypatch):
+    for chunk in copy.glob("chunk-*.npz"):
+        chunk.unlink()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "_warmed_up", interrupted)
+    result = invoke("resume", copy)
+    assert result.exit_code == 130
+    assert f"freegp resume {copy} takes the run up" in plain(result)
+
+
+def test_an_interruption_of_the_approximation_keeps_nothing(table, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NaturalGradient, "run", interrupted)
+    result = invoke("fit", table, "--target", "alive", "--inducing", 5, "--out", tmp_path / "run")
+    assert result.exit_code == 130
+    assert "run freegp fit again" in plain(result)
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_diagnose_shows_why(fitted):
+    result = invoke("diagnose", fitted[0])
+    assert result.exit_code == 2, result.output
+    for words_in_it in ("Parameters", "kernel.lengthscales[1]", "[1] slope, sd", "Mixing", "E-BFMI", "not converged: "):
+        assert words_in_it in plain(result)
+
+
+def test_a_good_verdict_ends_well_and_a_bad_one_with_2(fitted, capsys):
+    found = fg.resume(fitted[0], progress=False).diagnostics
+    words.judge(dataclasses.replace(found, converged=True, verdict="converged: [0] of it"))
+    assert capsys.readouterr().out == "converged: [0] of it\n"
+    with pytest.raises(typer.Exit) as exit_of:
+        words.judge(dataclasses.replace(found, converged=False))
+    assert exit_of.value.exit_code == 2
+
+
+def test_report_is_made_of_the_draws_there_are(copy, monkeypatch):
+    (copy / "chunk-00002.npz").unlink()
+    calls = []
+
+    def write_report(posterior, out, title):
+        calls.append((posterior, out, title))
+        return out
+
+    monkeypatch.setattr("freegp.report.write_report", write_report)
+    result = invoke("report", copy)
+    assert result.exit_code == 0, result.output
+    [(posterior, out, title)] = calls
+    assert title.endswith("run: alive")
+    assert f"report: {out}" in result.output
+    assert out == copy / "report.html"
+    np.testing.assert_array_equal(posterior.free, draws_in(copy, 2)["free"])
+
+
+def sine(num_rows):
+    x = np.linspace(0.0, 6.0, num_rows)
+    return pd.DataFrame({"x": x, "y": 100.0 + 5.0 * np.sin(x) + 0.5 * np.cos(37.0 * x)})
+
+
+def test_gaussian_regression_agrees_with_the_estimator(tmp_path):
+    data = sine(20)
+    data.to_csv(tmp_path / "sine.csv", index=False)
+    run = tmp_path / "run"
+    result = invoke("fit", tmp_path / "sine.csv", "--target", "y", "--method", "gaussian", "--out", run)
+    assert result.exit_code == 0, result.output
+    assert "likelihood: gaussian" in plain(result)
+    printed = invoke("predict", run, tmp_path / "sine.csv")
+    found = pd.read_csv(io.StringIO(printed.stdout))
+    estimator = fg.GPRegressor(method="gaussian").fit(data[["x"]].to_numpy(), data["y"])
+    mean, deviation = estimator.predict(data[["x"]].to_numpy(), return_std=True)
+    np.testing.assert_allclose(found["y_mean"], mean, rtol=1e-6)
+    np.testing.assert_allclose(found["y_sd"], deviation, rtol=1e-5)
+    quantiles = estimator.predict_quantiles(data[["x"]].to_numpy())
+    np.testing.assert_allclose(found[["y_5%", "y_50%", "y_95%"]].to_numpy().T, quantiles, rtol=1e-6)
+    assert invoke("diagnose", run).exit_code == 0
+    one_sentence(invoke("resume", run), "nothing to resume")
+    one_sentence(invoke("fit", tmp_path / "sine.csv", "--target", "y", "--out", run), "is not empty", "--out")
+
+
+def test_exposures_are_in_units_of_the_average_rate(tmp_path):
+    data = pd.DataFrame({"x": [0.0, 1.0, 2.0], "area": [1.0, 2.0, 1.0], "n": [3, 9, 0]})
+    problem = problem_of(data, Question("n", exposure="area"), tmp_path / "data.csv", print)
+    assert problem.description.inputs == ("x",)
+    np.testing.assert_allclose(problem.exposure, [3.0, 6.0, 3.0])  # 12 counts in 4 units of area
+    np.testing.assert_allclose(problem.description.exposures(data.assign(area=5.0), tmp_path), [15.0, 15.0, 15.0])
+    without = problem_of(data, Question("n"), tmp_path / "data.csv", print)
+    assert without.exposure == pytest.approx(4.0)
+    assert without.description.inputs == ("x", "area")
+
+
+@pytest.mark.slow
+def test_counts_with_exposures_agree_with_the_estimator(tmp_path):
+    rng = np.random.default_rng(0)
+    x, area = np.linspace(0.0, 3.0, 20), rng.uniform(0.5, 2.0, 20)
+    data = pd.DataFrame({"x": x, "area": area, "n": rng.poisson(area * 4.0 * np.exp(np.sin(x)))})
+    data.to_csv(tmp_path / "counts.csv", index=False)
+    options = ("--target", "n", "--exposure", "area", "--method", "gaussian", "--out", tmp_path / "run")
+    assert invoke("fit", tmp_path / "counts.csv", *options).exit_code == 0
+    new = data.assign(area=3.0)
+    new.to_csv(tmp_path / "new.csv", index=False)
+    found = pd.read_csv(io.StringIO(invoke("predict", tmp_path / "run", tmp_path / "new.csv").stdout))
+    estimator = fg.GPCountRegressor(method="gaussian").fit(x[:, None], data["n"], exposure=area)
+    np.testing.assert_allclose(found["n_mean"], estimator.predict(x[:, None], exposure=3.0), rtol=1e-6)
+    np.testing.assert_array_equal(found["n_95%"], estimator.predict_quantiles(x[:, None], exposure=3.0)[2])
+    data.drop(columns="area").to_csv(tmp_path / "new.csv", index=False)
+    one_sentence(invoke("predict", tmp_path / "run", tmp_path / "new.csv"), "no column 'area', the exposure")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "parts"),
+    [
+        ("", (), ("is empty",)),
+        ("x,y\n", (), ("no row under its header",)),
+        ("x,y\n1,2\n3,4,5,6\n", (), ("cannot be read as a table",)),
+        ("x;y\n1;2\n", (), ("no column 'y'; it has x;y",)),
+        ("x,x,y\n1,2,3\n", ("--inputs", "x,z"), ("no column 'z'",)),
+        ("x,y\n1,2\n,3\n2,inf\n", (), ("column 'y'", "row 3;")),
+        ("x,y\n1,a\n,b\n2,a\n,b\n", (), ("column 'x'", "rows 2, 4;")),
+        ("x,y\n1,a\n2,\n3,b\n", (), ("'y' is missing in row 2",)),
+        ("x,y\n1,a\n2,a\n", (), ("'y' is 'a' in every row",)),
+        ("x,y\n1,0\n2,0\n", (), ("'y' is '0' in every row",)),
+        ("x,y\n1,a\n2,b\n3,c\n4,d\n", (), ("4 different values in 4 rows", "--likelihood")),
+        ("x,y\n1,a\n2,b\n3,c\n1,a\n2,b\n3,c\n", ("--likelihood", "bernoulli"), ("3 classes", "softmax")),
+        ("x,y\n1,0.5\n2,2\n", ("--likelihood", "poisson"), ("'y' is 0.5 in row 1",)),
+        ("x,y\n1,1\n2,a\n", ("--likelihood", "gaussian"), ("column 'y'", "'a' in row 2")),
+        ("x,y\nu,1\nv,2\n", ("--inputs", "x"), ("column 'x'", "not numeric", "'u' in rows 1, 2")),
+        ("x,y\nu,1\nv,2\n", (), ("no numeric column besides the target",)),
+        ("x,y\n1,3\n1,2\n", (), ("the same in every row",)),
+        ("x,y\n1,3\n2,2\n", ("--inputs", "x,y"), ("'y' is the target",)),
+        ("x,y\n1,3\n2,2\n", ("--inputs", "x,x"), ("'x' twice",)),
+        ("x,y,t\n1,3,1\n2,2,0\n", ("--exposure", "t"), ("'t' is 0 in row 2", "positive")),
+        ("x,y,t\n1,3,1\n2,2,1\n", ("--exposure", "t", "--likelihood", "gaussian"), ("--exposure is for counts",)),
+        ("x,y\n1,3\n2,2\n", ("--inducing", "many"), ("--inducing must be",)),
+    ],
+)
+def test_bad_tables_are_one_sentence(tmp_path, text, options, parts):
+    (tmp_path / "data.csv").write_text(text)
+    one_sentence(invoke("fit", tmp_path / "data.csv", "--target", "y", "--out", tmp_path / "run", *options), *parts)
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_files_are_one_sentence(tmp_path):
+    options = ("--target", "y", "--out", tmp_path / "run")
+    one_sentence(invoke("fit", tmp_path / "nothing.csv", *options), "there is no file")
+    (tmp_path / "data.xlsx").write_bytes(b"PK")
+    one_sentence(invoke("fit", tmp_path / "data.xlsx", *options), "not a .csv, .tsv or .parquet file")
+    (tmp_path / "data.csv").write_bytes(b"x,y\n1,\xff\xfe\n")
+    one_sentence(invoke("fit", tmp_path / "data.csv", *options), "UTF-8")
+    (tmp_path / "data.csv").write_text("x,y\n1,2\n2,3\n")
+    (tmp_path / "run").write_text("")
+    one_sentence(invoke("fit", tmp_path / "data.csv", *options), "is a file")
+
+
+def test_parquet_without_its_package_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr("freegp.tables.find_spec", lambda name: None)
+    (tmp_path / "data.parquet").write_bytes(b"PAR1")
+    one_sentence(invoke("fit", tmp_path / "data.parquet", "--target", "y", "--out", tmp_path / "run"), "pyarrow", "CSV")
+
+
+def test_parquet_is_read(tmp_path):
+    pytest.importorskip("pyarrow")
+    sine(5).to_parquet(tmp_path / "sine.parquet")
+    pd.testing.assert_frame_equal(read_table(tmp_path / "sine.parquet"), sine(5))
+
+
+@pytest.mark.parametrize(
+    ("target", "likelihood", "labels"),
+    [
+        ([0, 1, 1, 0], "bernoulli", ("0", "1")),
+        ([True, False, True, True], "bernoulli", ("False", "True")),
+        (["b", "a", "b", "a"], "bernoulli", ("a", "b")),
+        (["b", "a", "c", "a", "b", "c"], "softmax", ("a", "b", "c")),
+        ([0, 3, 2, 10], "poisson", ()),
+        ([0, 3, 2, -1], "gaussian", ()),
+        ([0.5, 3, 2, 1], "gaussian", ()),
+    ],
+)
+def test_likelihoods_are_guessed_from_the_target(tmp_path, target, likelihood, labels):
+    said = []
+    data = pd.DataFrame({"x": np.arange(len(target)), "y": target})
+    problem = problem_of(data, Question("y"), tmp_path / "data.csv", said.append)
+    assert problem.description.likelihood == likelihood
+    assert problem.description.classes == labels
+    assert said[0].startswith(f"likelihood: {likelihood}, because")
+
+
+def test_numeric_classes_are_ordered_as_numbers(tmp_path):
+    data = pd.DataFrame({"x": np.arange(6), "y": [10.0, 2.0, 2.0, 10.0, 3.0, 3.0]})
+    problem = problem_of(data, Question("y", likelihood="softmax"), tmp_path / "data.csv", print)
+    assert problem.description.classes == ("2", "3", "10")
+    np.testing.assert_array_equal(problem.y, [2, 0, 0, 2, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ('colour = "red"', "sets colour"),
+        ("samples = [1, 2]", "samples in"),
+        ("samples = true", "samples in"),
+        ("samples = ", "is not TOML"),
+        ('target = "y"\nsamples = 0', "--samples"),
+        ('target = "y"\nlikelihood = "cauchy"', "--likelihood"),
+        ('target = "z"', "no column 'z'"),
+        ('target = "y"\ninputs = ["x", "w"]', "no column 'w'"),
+    ],
+)
+def test_bad_options_in_a_file_are_bad_input(tmp_path, text, part):
+    sine(5).to_csv(tmp_path / "data.csv", index=False)
+    (tmp_path / "options.toml").write_text(text)
+    result = invoke("fit", tmp_path / "data.csv", "--config", tmp_path / "options.toml", "--out", tmp_path / "run")
+    assert result.exit_code == 1, result.output
+    assert part in plain(result).replace("│ ", "").replace(" │", "")
+    assert not (tmp_path / "run").exists()
+
+
+def changed(**fields):
+    def change(text):
+        return json.dumps(json.loads(text) | fields)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (lambda text: text[:40], "is damaged"),
+        (lambda text: "[" * 100_000, "is damaged"),
+        (lambda text: "3", "format 1"),
+        (changed(format=2), "format 1"),
+        (changed(extra=1), "extra is missing or unknown"),
+        (changed(inputs="height"), "inputs is not a list"),
+        (changed(inputs=["height", 3]), "inputs is not text"),
+        (changed(inputs=["height"]), "not equally many"),
+        (changed(scales=[1.0, 0.0]), "scales is not a number"),
+        (changed(means=[True, 0.0]), "means is not a number"),
+        (changed(likelihood="cauchy"), "no likelihood 'cauchy'"),
+        (changed(classes=[]), "classes do not go"),
+        (changed(likelihood="softmax", classes=["no", "yes"]), "describes another run"),
+        (changed(inputs=["height"], means=[0.0], scales=[1.0]), "describes another run"),
+    ],
+)
+def test_a_damaged_description_is_one_sentence(copy, table, change, part):
+    path = copy / "data.json"
+    path.write_text(change(path.read_text()))
+    one_sentence(invoke("predict", copy, table), part, "data.json")
+
+
+def test_damaged_runs(copy, table):
+    (copy / "chunk-00002.npz").write_bytes(b"damaged")
+    result = invoke("predict", copy, table, "--out", copy / "predictions.csv")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.startswith("warning: ")
+    assert "chunk-00002.npz" in result.stderr
+    (copy / "data.json").unlink()
+    assert "has no data.json" in invoke("predict", copy, table).stderr
+    (copy / "manifest.npz").write_bytes(b"damaged")
+    one_sentence(invoke("diagnose", copy), "manifest.npz", "damaged")
+    one_sentence(invoke("diagnose", copy.parent), "is not a run")
+
+
+def test_new_tables_must_have_the_inputs(fitted, tmp_path):
+    trees().drop(columns="slope").to_csv(tmp_path / "new.csv", index=False)
+    one_sentence(invoke("predict", fitted[0], tmp_path / "new.csv"), "no column 'slope'")
+    trees().assign(slope=np.nan).to_csv(tmp_path / "new.csv", index=False)
+    one_sentence(invoke("predict", fitted[0], tmp_path / "new.csv"), "rows 1, 2, 3, 4, 5 and 25 more")
+    trees().to_csv(tmp_path / "new.csv", index=False)
+    one_sentence(invoke("predict", fitted[0], tmp_path / "new.csv", "--out", tmp_path / "no" / "file.csv"), "no")
+
+
+@pytest.mark.parametrize("arguments", [["fit"], ["nothing"], ["--nothing"], ["fit", "x.csv", "--samples", "many"]])
+def test_wrong_use_is_bad_input_and_not_a_bad_verdict(arguments):
+    result = invoke(*arguments)
+    assert result.exit_code == 1
+    assert "Usage: " in result.stderr
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "diagnose", "report", "resume", "demo"])
+def test_every_command_has_help(command):
+    result = invoke(command, "--help")
+    assert result.exit_code == 0
+    assert f"freegp {command}" in result.output or f"{command} [OPTIONS]" in result.output
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
 import pytest
+
 from seeded_bugs import BUGS, is_found
 
 

@@ -8,7 +8,7 @@ from freegp.devices import configure
 
 configure()
 
-from freegp import datasets, kernels, likelihoods, priors  # noqa: E402
+from freegp import datasets, kernels, likelihoods, plots, priors  # noqa: E402
 from freegp.approximation import LBFGS, AdaDelta, GaussianFit, NaturalGradient, fit_gaussian  # noqa: E402
 from freegp.estimators import GPClassifier, GPCountRegressor, GPRegressor  # noqa: E402
 from freegp.inducing import Grid, InducingPoints, KMeans, Subset  # noqa: E402
@@ -46,6 +46,7 @@ __all__ = [
     "likelihoods",
     "load",
     "log_density",
+    "plots",
     "priors",
     "resume",
     "sample",

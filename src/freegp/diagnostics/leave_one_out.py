@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
 
-from freegp.diagnostics.statistics import BLOCK, FEWEST_DRAWS, as_draws, statistics
+from freegp.diagnostics.estimates import BLOCK, FEWEST_DRAWS, as_draws, statistics
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from freegp.diagnostics.statistics import FEWEST_DRAWS, as_draws, statistics
+from freegp.diagnostics.estimates import FEWEST_DRAWS, as_draws, statistics
 
 
 @dataclass(frozen=True, eq=False)

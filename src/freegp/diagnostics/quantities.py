@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import ArrayLike
 
-from freegp.diagnostics.statistics import Statistics, as_draws, entry_names, statistics
+from freegp.diagnostics.estimates import Statistics, as_draws, entry_names, statistics
 
 Column = Literal["r_hat", "ess_bulk", "ess_tail"]
 

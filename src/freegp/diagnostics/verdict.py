@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import ArrayLike
 
+from freegp.diagnostics.estimates import FEWEST_DRAWS, energy_bfmi
 from freegp.diagnostics.quantities import Quantities, as_groups, efficiency_of, joined, quantities_of
-from freegp.diagnostics.statistics import FEWEST_DRAWS, energy_bfmi
 from freegp.sparsity import SMALL_SHIFT, Sparsity
 
 

@@ -22,9 +22,8 @@ from freegp.point_patterns.cells import lay_cells
 from freegp.point_patterns.checks import checked_levels, checked_points, checked_region, warn_of_twins
 from freegp.point_patterns.defaults import LEVEL, default_kernel, default_priors, regular_points
 from freegp.point_patterns.latent import Approximated, Latent, Sampled
-from freegp.point_patterns.pictures import intensity_map
 from freegp.point_patterns.results import Count, HeldOut, Intensity, IntensitySurface, Refinement, judged
-from freegp.point_patterns.window import as_window
+from freegp.point_patterns.window import Polygon, as_window
 from freegp.posterior import LARGEST_JOINT, Posterior
 from freegp.priors import Prior
 from freegp.sampling import sample
@@ -195,7 +194,8 @@ class CoxProcess(BaseEstimator):
             axes.set_ylabel("events per unit")
             return axes
         mean = cells.on_grid(self._latent.mean(cells.centres, self.rate_))
-        return intensity_map(cells.edges, mean, self.events_, cells.window, axes=ax)
+        border = cells.window.vertices if isinstance(cells.window, Polygon) else None
+        return plots.intensity_map(cells.edges, mean, self.events_, border=border, axes=ax)
 
     @property
     def diagnostics_(self) -> Diagnostics:

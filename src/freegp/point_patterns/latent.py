@@ -11,11 +11,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.special import ndtri
-from threadpoolctl import threadpool_limits
 
 from freegp.approximation import GaussianFit
 from freegp.model import SparseGP
-from freegp.parameters import free_parameters, from_free
+from freegp.parameters import free_parameters
 from freegp.posterior import Posterior
 from freegp.target.projection import covariances, whitening
 
@@ -60,13 +59,7 @@ class Sampled:
 
     def draws(self, points: np.ndarray, num_draws: int, seed: int) -> np.ndarray:
         """Each from a draw of the posterior taken at random."""
-        key_pick, key_noise = jax.random.split(jax.random.key(seed))
-        all_free, all_whitened = (jnp.asarray(a) for a in (self.posterior.free, self.posterior.whitened[..., 0]))
-        picked = jax.random.randint(key_pick, (num_draws,), 0, all_free.shape[0] * all_free.shape[1])
-        free, whitened = (a.reshape(-1, a.shape[-1])[picked] for a in (all_free, all_whitened))
-        noise = jax.random.normal(key_noise, (num_draws, len(points)))
-        with threadpool_limits(1, "blas"):  # its threads would fight those of XLA
-            return np.asarray(_conditional_draws(self.posterior.model, jnp.asarray(points), free, whitened, noise))
+        return np.asarray(self.posterior.sample_f(points, num_draws, seed=seed))[..., 0]
 
     def log_density(self, points: np.ndarray, counts: np.ndarray, exposure: np.ndarray) -> np.ndarray:
         """Log of the draw-averaged probability."""
@@ -124,17 +117,6 @@ def _gaussian_draws(
     A, unexplained = _conditional(model, points)
     factor = jnp.linalg.cholesky(unexplained + A.T @ covariance @ A)
     return mean @ A + jax.random.normal(key, (num_draws, points.shape[0])) @ factor.T
-
-
-@eqx.filter_jit
-def _conditional_draws(model: SparseGP, points: Array, free: Array, whitened: Array, noise: Array) -> Float[Array, "S N"]:
-    """Draws of f ~ N(A^T v, Kff - A^T A), one for each draw of the parameters and of v."""
-
-    def one(draw: tuple[Array, Array, Array]) -> Array:
-        A, unexplained = _conditional(from_free(model, draw[0]), points)
-        return draw[1] @ A + jnp.linalg.cholesky(unexplained) @ draw[2]
-
-    return jax.lax.map(one, (free, whitened, noise))
 
 
 def _conditional(model: SparseGP, points: Float[Array, "N D"]) -> tuple[Float[Array, "M N"], Float[Array, "N N"]]:

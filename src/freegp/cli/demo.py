@@ -1,4 +1,4 @@
-"""The command line."""
+"""``freegp demo``: from data that ship with the package to a picture."""
 
 import time
 from pathlib import Path
@@ -12,22 +12,10 @@ from rich.table import Table
 
 import freegp as fg
 from freegp import plots
+from freegp.cli.words import BAD_INPUT, parameter_table
 from freegp.datasets import binned_counts, load_coal
 
-app = typer.Typer(
-    help="Free-form Bayesian inference in sparse Gaussian process models.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
 
-
-@app.callback()
-def main() -> None:
-    """Free-form Bayesian inference in sparse Gaussian process models."""
-
-
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture and the draws.")] = Path("freegp-demo"),
 ) -> None:
@@ -50,24 +38,11 @@ def demo(
     years = np.linspace(1851.0, 1963.0, 225)
     bands = np.exp(np.asarray(posterior.quantiles_f(years[:, None], (0.05, 0.5, 0.95)))[..., 0])
     console.print(_rate_table(events, years, bands))
-    console.print(_parameter_table(posterior))
+    console.print(parameter_table(posterior))
     seconds = time.perf_counter() - begun
     found = posterior.diagnostics
     console.print(f"{found.num_chains} chains of {found.num_draws} draws, {seconds:.0f} s in all; [bold]{found.verdict}[/bold]")
     _write(out, events, years, bands, posterior, console)
-
-
-@app.command()
-def resume(run: Annotated[Path, typer.Argument(help="The folder of a sampling run (run_dir).")]) -> None:
-    """Take up a sampling run where it stopped, and say how it came out."""
-    try:
-        posterior = fg.resume(run)
-    except (ValueError, OSError) as error:
-        Console(stderr=True).print(f"[red]error[/red]: {error}")
-        raise typer.Exit(1) from None
-    console = Console()
-    console.print(_parameter_table(posterior))
-    console.print(posterior.diagnostics.verdict)
 
 
 def _make_folder(out: Path, console: Console) -> None:
@@ -80,7 +55,7 @@ def _make_folder(out: Path, console: Console) -> None:
 
 def _cannot_write(out: Path, error: OSError, console: Console) -> NoReturn:
     console.print(f"cannot write to {out} ({error.strerror}); choose another folder with --out")
-    raise typer.Exit(1) from None
+    raise typer.Exit(BAD_INPUT) from None
 
 
 def _rate_table(events: np.ndarray, years: np.ndarray, bands: np.ndarray) -> Table:
@@ -91,17 +66,6 @@ def _rate_table(events: np.ndarray, years: np.ndarray, bands: np.ndarray) -> Tab
         at = int(np.argmin(np.abs(years - year)))
         near = np.mean(np.abs(events - year) < 5.0) * len(events) / 10.0
         table.add_row(str(year), f"{near:.2f}", *(f"{rate:.2f}" for rate in bands[:, at]))
-    return table
-
-
-def _parameter_table(posterior: fg.Posterior) -> Table:
-    table = Table(title="Parameters")
-    summary = posterior.summary()
-    table.add_column("name")
-    for column in summary.columns:
-        table.add_column(column, justify="right")
-    for name, row in summary.iterrows():
-        table.add_row(str(name), *(f"{value:.0f}" if "ess" in column else f"{value:.3f}" for column, value in row.items()))
     return table
 
 

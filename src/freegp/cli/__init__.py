@@ -1,0 +1,25 @@
+"""The command line, for people who do not write Python."""
+
+import typer
+
+from freegp.cli import demo, diagnose, fit, predict, report, resume
+from freegp.cli.words import Commands
+
+app = typer.Typer(
+    cls=Commands,
+    help="Free-form Bayesian inference in sparse Gaussian process models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def main() -> None:
+    """Free-form Bayesian inference in sparse Gaussian process models."""
+
+
+for command in (fit.fit, predict.predict, diagnose.diagnose, report.report, resume.resume, demo.demo):
+    app.command()(command)
+
+__all__ = ["app"]

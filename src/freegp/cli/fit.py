@@ -1,0 +1,136 @@
+"""``freegp fit``: from a table to a run."""
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import jax.numpy as jnp
+import typer
+
+from freegp.approximation import GaussianFit, fit_gaussian
+from freegp.cli.config import use_config
+from freegp.cli.problem import Problem, Question, model_of, problem_of
+from freegp.cli.runs import begin, check_new_folder, go_on, keep_fit
+from freegp.cli.words import NOT_CONVERGED, STOPPED, explained, judge, parameter_table, say, show
+from freegp.sampling.runner import Plan
+from freegp.sampling.samplers import as_sampler
+from freegp.tables import read_table
+
+LikelihoodName = StrEnum("LikelihoodName", "gaussian student bernoulli poisson negative_binomial softmax robustmax")
+KernelName = StrEnum("KernelName", "rbf matern12 matern32 matern52")
+SamplerName = StrEnum("SamplerName", "sites nuts paper gibbs")
+Method = StrEnum("Method", "sample gaussian")
+
+
+def _listed(names: type[StrEnum]) -> str:
+    return ", ".join(names)
+
+
+def fit(
+    data: Annotated[Path, typer.Argument(help="A .csv, .tsv or .parquet file: a header, then one row for each observation.")],
+    target: Annotated[str, typer.Option(help="The column to learn.", metavar="COLUMN")],
+    out: Annotated[Path, typer.Option(help="A new folder, which will hold the run.", metavar="FOLDER")],
+    inputs: Annotated[
+        str | None,
+        typer.Option(help="The columns to learn from, as a,b,c.", metavar="COLUMNS", show_default="all other numeric columns"),
+    ] = None,
+    likelihood: Annotated[
+        LikelihoodName | None,
+        typer.Option(
+            help=f"How the target is distributed: {_listed(LikelihoodName)}.",
+            metavar="NAME",
+            show_default="guessed from the target",
+        ),
+    ] = None,
+    exposure: Annotated[
+        str | None,
+        typer.Option(help="For counts: the column of areas, times or populations they were counted in.", metavar="COLUMN"),
+    ] = None,
+    kernel: Annotated[
+        KernelName,
+        typer.Option(help="How smooth the function is, from rough to smooth: matern12, matern32, matern52, rbf.", metavar="NAME"),
+    ] = (KernelName.rbf),
+    inducing: Annotated[
+        str, typer.Option(help="How many inducing points carry the function, or auto.", metavar="NUMBER")
+    ] = "auto",
+    method: Annotated[
+        Method,
+        typer.Option(help="sample the posterior, or keep the gaussian approximation alone (faster, less exact).", metavar="NAME"),
+    ] = Method.sample,
+    samples: Annotated[int, typer.Option(min=1, help="Draws to keep of each chain.", metavar="NUMBER")] = 500,
+    warmup: Annotated[int, typer.Option(min=0, help="Draws of each chain spent on tuning.", metavar="NUMBER")] = 300,
+    chains: Annotated[int, typer.Option(min=1, help="Chains; one alone cannot be judged.", metavar="NUMBER")] = 4,
+    sampler: Annotated[
+        SamplerName, typer.Option(help=f"Which Markov chain: {_listed(SamplerName)}.", metavar="NAME")
+    ] = SamplerName.sites,
+    seed: Annotated[
+        int, typer.Option(min=0, help="The same seed on the same machine gives the same draws.", metavar="NUMBER")
+    ] = 0,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="A TOML file with any of these options; the command line wins.",
+            metavar="FILE",
+            callback=use_config,
+            is_eager=True,
+        ),
+    ] = None,
+) -> None:
+    """Learn one column of a table from others, and keep the run in a folder.
+
+    Inputs are standardised. Text in the target makes it a class. Ctrl-C stops a run, and freegp resume takes it up again.
+
+    Ends with 0 if all is well, 1 on bad input, 2 if the diagnostics say that the draws should not be trusted.
+
+    Example: freegp fit trees.csv --target alive --out run
+    """
+    with explained():
+        names = tuple(name.strip() for name in inputs.split(",")) if inputs else ()
+        question = Question(target, names, likelihood.value if likelihood else None, exposure)
+        problem = problem_of(read_table(data), question, data, say)
+        model, is_held = model_of(problem, kernel.value, inducing)
+        check_new_folder(out)
+        say(_overview(problem, data))
+        begun = time.perf_counter()
+        approximation = fit_gaussian(model, problem.X, problem.y, train_inducing=not is_held, seed=seed)
+        _judge_fit(approximation)
+        if method is Method.gaussian:
+            _finish_gaussian(out, approximation, problem)
+            return
+        seconds = time.perf_counter() - begun
+        settings = (as_sampler(sampler.value), samples, warmup, chains, seed, seconds)
+        begin(out, Plan(approximation, jnp.asarray(problem.X), jnp.asarray(problem.y), *settings), problem.description)
+        say(f"sampling {chains} chains of {samples} draws into {out}; Ctrl-C stops, freegp resume {out} goes on")
+        posterior = go_on(out)
+        show(parameter_table(posterior, problem.description))
+        say(f"next: freegp predict {out} NEW.csv, freegp diagnose {out}, freegp report {out}")
+        judge(posterior.diagnostics)
+
+
+def _overview(problem: Problem, data: Path) -> str:
+    described = problem.description
+    inputs = ", ".join(described.inputs[:10]) + (f" and {len(described.inputs) - 10} more" if len(described.inputs) > 10 else "")
+    labels = (
+        f" ({', '.join(described.classes[:10])}{', ...' if len(described.classes) > 10 else ''})" if described.classes else ""
+    )
+    return f"{len(problem.y)} rows of {data}: {described.target}{labels} from {inputs}; likelihood {described.likelihood}"
+
+
+def _judge_fit(approximation: GaussianFit) -> None:
+    """Say how the approximation ended, and stop if it is of no use."""
+    if approximation.status == "diverged":
+        raise FloatingPointError(f"the Gaussian approximation {approximation.message}")
+    if approximation.message.startswith("was interrupted"):
+        say("stopped while the Gaussian approximation was made; nothing is kept of it, so run freegp fit again")
+        raise typer.Exit(STOPPED)
+    inducing = f"{approximation.model.num_inducing} inducing points"
+    seconds = f"{approximation.seconds:.0f} s"
+    say(f"Gaussian approximation with {inducing} {approximation.message}: bound {approximation.elbo:.2f} ({seconds})")
+
+
+def _finish_gaussian(out: Path, approximation: GaussianFit, problem: Problem) -> None:
+    keep_fit(out, approximation, problem.description)
+    say(f"next: freegp predict {out} NEW.csv")
+    if approximation.status != "converged":
+        raise typer.Exit(NOT_CONVERGED)

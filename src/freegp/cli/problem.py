@@ -1,0 +1,180 @@
+"""From a table to a model of it: the target, the inputs, a likelihood and the defaults that the estimators have."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from freegp import kernels, likelihoods, priors
+from freegp.cli.description import CLASSIFIERS, COUNTS, Description, exposure_of
+from freegp.estimators.base import default_kernel, default_kernel_priors, default_size
+from freegp.inducing import KMeans
+from freegp.model import SparseGP
+from freegp.tables import check_columns, classes, is_numeric, numbers, numeric_names
+
+Say = Callable[[str], None]
+KERNELS: dict[str, Callable[..., kernels.Kernel]] = {
+    "rbf": kernels.RBF,
+    "matern12": kernels.Matern12,
+    "matern32": kernels.Matern32,
+    "matern52": kernels.Matern52,
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What was asked of a table: which column is learnt from which, and how it is distributed.
+
+    Attributes
+    ----------
+    target, inputs, exposure
+        Columns; no inputs means all other numeric ones.
+    likelihood
+        By name; None is a guess.
+    """
+
+    target: str
+    inputs: tuple[str, ...] = ()
+    likelihood: str | None = None
+    exposure: str | None = None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A description of the columns, and the data as the model sees them: ``[N, D]``, ``[N]``, exposures of counts."""
+
+    description: Description
+    X: np.ndarray
+    y: np.ndarray
+    exposure: np.ndarray | float | None
+
+
+def problem_of(table: pd.DataFrame, question: Question, path: Path, say: Say) -> Problem:
+    """Check the columns, choose what was left open (and say so), and standardise as the estimators do."""
+    check_columns(table, [question.target] + ([question.exposure] if question.exposure else []), path)
+    likelihood = question.likelihood or _guessed(table[question.target], question, path, say)
+    if question.exposure and likelihood not in COUNTS:
+        raise ValueError(f"--exposure is for counts, but the likelihood is {likelihood}; leave it out or use poisson")
+    inputs, means, scales = _inputs(table, question, path, say)
+    labels, y = _target(table, question.target, likelihood, path)
+    mean, scale = (float(y.mean()), float(y.std()) or 1.0) if likelihood in ("gaussian", "student") else (0.0, 1.0)
+    rate = _rate(table, question, y, path) if likelihood in COUNTS else 1.0
+    description = Description(
+        path.name, inputs, means, scales, question.target, mean, scale, likelihood, labels, question.exposure, rate
+    )
+    exposure = description.exposures(table, path)
+    return Problem(description, description.standardised(table, path), (y - mean) / scale, exposure)
+
+
+def model_of(problem: Problem, kernel: str, inducing: str) -> tuple[SparseGP, bool]:
+    """The model, and whether its inducing points are all the distinct rows, which the fit need not move."""
+    num_columns = problem.X.shape[1]
+    num_distinct = len(np.unique(problem.X, axis=0))
+    size = default_size(num_distinct, num_columns) if inducing == "auto" else min(_size(inducing), num_distinct)
+    likelihood, beliefs, fixed = _likelihood(problem)
+    chosen = KERNELS[kernel](lengthscales=default_kernel(num_columns).lengthscales)  # type: ignore[attr-defined]
+    model = SparseGP(chosen, likelihood, KMeans(size), beliefs | default_kernel_priors(num_columns), fixed)
+    return model, size == num_distinct
+
+
+def _guessed(column: pd.Series, question: Question, path: Path, say: Say) -> str:
+    """A likelihood from the look of the target, with a sentence about it."""
+    name = question.target
+    if question.exposure:
+        likelihood, reason = "poisson", "there is an exposure"
+    elif not is_numeric(column) or column.dtype == bool:
+        likelihood = "bernoulli" if column.nunique() <= 2 else "softmax"
+        reason = f"{name!r} names {column.nunique()} classes"
+    else:
+        likelihood, reason = _guessed_from_numbers(numbers(column.to_frame(), [name], path)[:, 0], name)
+    say(f"likelihood: {likelihood}, because {reason}; choose another with --likelihood")
+    return likelihood
+
+
+def _guessed_from_numbers(y: np.ndarray, name: str) -> tuple[str, str]:
+    if np.isin(y, (0.0, 1.0)).all():
+        return "bernoulli", f"{name!r} is 0 or 1"
+    if (y >= 0.0).all() and (y == np.round(y)).all():
+        return "poisson", f"{name!r} holds whole numbers from {y.min():g} to {y.max():g}, taken as counts"
+    return "gaussian", f"{name!r} holds numbers that are not all counts"
+
+
+def _inputs(
+    table: pd.DataFrame, question: Question, path: Path, say: Say
+) -> tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]:
+    """The input columns with their means and standard deviations; those that are the same in every row say nothing."""
+    taken = (question.target, question.exposure)
+    names = list(question.inputs) or [name for name in numeric_names(table) if name not in taken]
+    _check_inputs(names, question, path)
+    X = numbers(table, names, path)
+    varies = np.ptp(X, axis=0) > 0.0
+    if not varies.any():
+        raise ValueError(
+            f"the inputs are the same in every row of {path}, so there is nothing to learn from; give rows that differ"
+        )
+    text = [] if question.inputs else [name for name in table.columns if name not in (*taken, *names)]
+    constant = [name for name, does in zip(names, varies, strict=True) if not does]
+    for left_out, reason in ((text, "not numeric"), (constant, "the same in every row")):
+        if left_out:
+            say(f"left out: {', '.join(left_out)} ({reason})")
+    X = X[:, varies]
+    kept = tuple(name for name, does in zip(names, varies, strict=True) if does)
+    return kept, tuple(X.mean(axis=0).tolist()), tuple(X.std(axis=0).tolist())
+
+
+def _check_inputs(names: list[str], question: Question, path: Path) -> None:
+    if not names:
+        raise ValueError(f"{path} has no numeric column besides the target; give at least one input")
+    for name in names:
+        if name in (question.target, question.exposure):
+            role = "target" if name == question.target else "exposure"
+            raise ValueError(f"{name!r} is the {role} and cannot be an input too; take it out of --inputs")
+        if names.count(name) > 1:
+            raise ValueError(f"--inputs names {name!r} twice; name it once")
+
+
+def _target(table: pd.DataFrame, name: str, likelihood: str, path: Path) -> tuple[tuple[str, ...], np.ndarray]:
+    """The classes, if it is a class, and the target as numbers."""
+    if likelihood not in CLASSIFIERS:
+        y = numbers(table, [name], path)[:, 0]
+        bad = (y < 0.0) | (y != np.round(y)) if likelihood in COUNTS else np.zeros(len(y), dtype=bool)
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            there = f"{likelihood} takes counts 0, 1, 2, ..., but {name!r} is {y[row]:g} in row {row + 1} of {path}"
+            raise ValueError(f"{there}; choose another --likelihood")
+        return (), y
+    labels, y = classes(table[name], path)
+    if likelihood == "bernoulli" and len(labels) > 2:
+        raise ValueError(f"{name!r} holds {len(labels)} classes, but bernoulli takes 2; use --likelihood softmax")
+    return labels, y
+
+
+def _rate(table: pd.DataFrame, question: Question, y: np.ndarray, path: Path) -> float:
+    """The average count for one unit of exposure."""
+    total = float(np.sum(exposure_of(table, question.exposure, path))) if question.exposure else float(len(y))
+    return max(float(np.sum(y)), 1.0) / total
+
+
+def _size(inducing: str) -> int:
+    if not inducing.isdecimal() or int(inducing) < 1:
+        raise ValueError(f"--inducing must be a number of points or auto, but is {inducing!r}")
+    return int(inducing)
+
+
+def _likelihood(problem: Problem) -> tuple[likelihoods.Likelihood, dict[str, priors.Prior], list[str]]:
+    """The likelihood, with what the estimators believe of its parameters and which of them they hold."""
+    name, num_classes = problem.description.likelihood, len(problem.description.classes)
+    if name == "gaussian":
+        return likelihoods.Gaussian(variance=0.1), {"likelihood.variance": priors.LogNormal(math.log(0.1), 2.0)}, []
+    if name == "student":
+        beliefs: dict[str, priors.Prior] = {"likelihood.scale": priors.LogNormal(math.log(0.3), 1.0)}
+        return likelihoods.StudentT(scale=0.3, df=4.0), beliefs, ["likelihood.df"]
+    if name in COUNTS:
+        family = likelihoods.Poisson if name == "poisson" else likelihoods.NegativeBinomial
+        return family(exposure=problem.exposure), {}, []
+    if name == "bernoulli":
+        return likelihoods.Bernoulli(), {}, []
+    return (likelihoods.Softmax if name == "softmax" else likelihoods.RobustMax)(num_classes), {}, []
