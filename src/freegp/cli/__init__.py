@@ -4,6 +4,7 @@ import typer
 
 from freegp.cli import demo, diagnose, fit, predict, report, resume
 from freegp.cli.words import Commands
+from freegp.experiments.command import reproduce
 
 app = typer.Typer(
     cls=Commands,
@@ -19,7 +20,7 @@ def main() -> None:
     """Free-form Bayesian inference in sparse Gaussian process models."""
 
 
-for command in (fit.fit, predict.predict, diagnose.diagnose, report.report, resume.resume, demo.demo):
+for command in (fit.fit, predict.predict, diagnose.diagnose, report.report, resume.resume, demo.demo, reproduce):
     app.command()(command)
 
 __all__ = ["app"]
