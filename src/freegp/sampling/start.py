@@ -21,6 +21,10 @@ FLATTEST = 1.0 / 9.0
 """Least curvature believed in any direction of theta: a standard deviation of 3 in free coordinates."""
 
 
+MOST_DIRECTIONS = 100
+NUM_PROBES = 20
+
+
 def site_coordinates(fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, " N"]) -> SiteCoordinates:
     """Coordinates around the fit; the common mode of several classes is split off where it is its prior."""
     model, P = fit.model, fit.model.num_latents
@@ -37,7 +41,10 @@ def site_coordinates(fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, "
 
 
 def _factor(problem: Problem, sites: Sites) -> Float[Array, "T T"]:
-    """Factor of the inverse Hessian, in theta, of the bound with the sites held; flat directions are given an end."""
+    """Factor of the inverse Hessian, in theta, of the bound with the sites held; flat directions are given an end.
+
+    It is found by differences of slopes; with very many parameters only its diagonal is, from a few random directions.
+    """
     free = np.asarray(problem.start())
     if free.size == 0:
         return jnp.zeros((0, 0))
@@ -45,7 +52,14 @@ def _factor(problem: Problem, sites: Sites) -> Float[Array, "T T"]:
     def slope(at: np.ndarray) -> np.ndarray:
         return np.asarray(position_slope(problem, jnp.asarray(at), sites))
 
-    hessian = -np.array([(slope(free + step) - slope(free - step)) / 2e-3 for step in 1e-3 * np.eye(free.size)])
+    def curvature(direction: np.ndarray) -> np.ndarray:
+        return -(slope(free + 1e-3 * direction) - slope(free - 1e-3 * direction)) / 2e-3
+
+    if free.size > MOST_DIRECTIONS:
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], (NUM_PROBES, free.size))
+        diagonal = np.nan_to_num(np.mean([sign * curvature(sign) for sign in signs], axis=0), nan=1.0)
+        return jnp.diag(jnp.asarray(1.0 / np.sqrt(np.maximum(diagonal, FLATTEST))))
+    hessian = np.array([curvature(direction) for direction in np.eye(free.size)])
     hessian = np.where(np.isfinite(hessian), hessian, np.eye(free.size))
     values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
     return jnp.linalg.cholesky(jnp.asarray((vectors / np.maximum(values, FLATTEST)) @ vectors.T))
