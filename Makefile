@@ -24,10 +24,10 @@ check: venv
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/pytest -n 2 --dist loadfile --durations 20
+	$(BIN)/pytest -n 2 --dist loadscope --durations 20
 
 test-slow: venv
-	$(BIN)/pytest -m slow -n 2 --dist loadfile --durations 20
+	$(BIN)/pytest -m slow -n 2 --dist loadscope --durations 20
 
 bench: venv
 	$(BIN)/python benchmarks/run.py

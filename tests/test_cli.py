@@ -212,6 +212,7 @@ def sine(num_rows):
     return pd.DataFrame({"x": x, "y": 100.0 + 5.0 * np.sin(x) + 0.5 * np.cos(37.0 * x)})
 
 
+@pytest.mark.slow
 def test_gaussian_regression_agrees_with_the_estimator(tmp_path):
     data = sine(20)
     data.to_csv(tmp_path / "sine.csv", index=False)

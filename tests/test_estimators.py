@@ -195,6 +195,7 @@ def test_quantiles_of_the_mixture_over_draws(sampled):
             assert abs(row[n] - exact) < 0.08 * deviation[:, n].mean()
 
 
+@pytest.mark.slow
 def test_quantiles_of_counts_agree_with_their_probabilities(counter):
     new, exposure = X[:6], np.linspace(0.5, 3.0, 6)
     found = counter.predict_quantiles(new, [0.1, 0.5, 0.9], exposure=exposure)

@@ -259,6 +259,7 @@ class TestCoal:
         assert axes.get_ylim()[0] == 0.0
         plt.close("all")
 
+    @pytest.mark.slow
     def test_coarse_cells_are_found_out(self):
         """A burst of events within a year, in cells of eleven."""
         rng = np.random.default_rng(6)
@@ -282,6 +283,7 @@ class TestCoal:
         assert sampled.diagnostics_.r_hat < 1.1
         assert "r_hat" in sampled.summary()
 
+    @pytest.mark.slow
     def test_joint_draws_have_the_marginal_moments(self, sampled):
         """Means and quantiles of joint draws are those that the mixture over draws has in closed form."""
         cells = sampled.cells_
@@ -300,6 +302,7 @@ class TestCoal:
 
 
 class TestShapes:
+    @pytest.mark.slow
     def test_polygon(self):
         window = Polygon(3 * ARROW)
         points = np.random.default_rng(4).uniform(0, 12, (600, 2))

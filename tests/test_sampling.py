@@ -125,7 +125,7 @@ def test_an_outside_sampler_agrees():
 
 
 class TestCoordinates:
-    @pytest.mark.parametrize("name", ["Poisson", "Softmax"])
+    @pytest.mark.parametrize("name", ["Poisson", pytest.param("Softmax", marks=pytest.mark.slow)])
     def test_change_of_variables(self, name):
         """log pi(x) is the target's log density plus the log-determinant of the numerical Jacobian of x -> (v, theta)."""
         given, y = PROBLEMS[name]
@@ -192,6 +192,7 @@ class TestCoordinates:
         np.testing.assert_allclose(basis @ basis.T, np.eye(4), atol=1e-12)
         np.testing.assert_allclose(common, 0.5)
 
+    @pytest.mark.slow
     def test_the_common_mode_is_its_prior(self):
         given, y = PROBLEMS["Softmax"]
         posterior = draw(given, y, num_samples=500)
@@ -436,6 +437,7 @@ class TestPosterior:
         assert y.shape == (4000, 3)
         assert (np.abs(y.mean(axis=0) - posterior.predict_y(Xs)[0]) < 4.5 * y.std(axis=0) / np.sqrt(4000)).all()
 
+    @pytest.mark.slow
     def test_blocks_of_inputs_change_nothing(self, posterior):
         small = fg.Posterior(
             **{
