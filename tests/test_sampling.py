@@ -272,8 +272,9 @@ class TestIntegrator:
 
         state = rotation.initial_state(jnp.zeros(2), wall)
         infos = []
+        transition = jax.jit(lambda key, state: rotation.transition(key, state, wall, jnp.asarray(0.7), 1.5, 0.2))
         for i in range(30):
-            state, info = rotation.transition(jax.random.key(i), state, wall, 0.7, 1.5, 0.2)
+            state, info = transition(jax.random.key(i), state)
             infos.append(info)
             assert np.isfinite(state.log_density)
         assert any(bool(info.is_nonfinite) for info in infos)

@@ -15,7 +15,7 @@ from freegp.inducing import Grid, InducingPoints, KMeans, Subset  # noqa: E402
 from freegp.model import SparseGP  # noqa: E402
 from freegp.point_patterns import CoxProcess, Mask  # noqa: E402
 from freegp.posterior import Posterior  # noqa: E402
-from freegp.sampling import NUTS, Gibbs, PaperHMC, RotationHMC, resume, sample  # noqa: E402
+from freegp.sampling import NUTS, Gibbs, PaperHMC, RotationHMC, read_run, resume, sample  # noqa: E402
 from freegp.saving import load  # noqa: E402
 from freegp.target import expected_log_likelihood, log_density  # noqa: E402
 
@@ -48,6 +48,7 @@ __all__ = [
     "log_density",
     "plots",
     "priors",
+    "read_run",
     "resume",
     "sample",
 ]

@@ -17,6 +17,7 @@ from freegp.approximation.problem import Outcome, Problem
 from freegp.approximation.progress import FitProgress
 from freegp.approximation.search import ascend
 
+WIDEST = 10.0
 DIVERGED = "diverged: the bound is not a number; standardise the inputs, or start from other parameter values"
 
 
@@ -171,7 +172,7 @@ def _minibatch_steps(
         model = batch.at(position)
         sites = sites_at(model, sites)
         value, proposed = site_update(model, batch.X, batch.y, sites, scale)
-        sites = sites.blended(proposed, settings.site_rate * decay(count))
+        sites = _kept_within_reach(sites.blended(proposed, settings.site_rate * decay(count)), sites)
 
         def loss(position: Array) -> Array:
             return -site_bound(batch.at(position), batch.X, batch.y, sites, scale) - problem.log_prior(position)
@@ -184,3 +185,13 @@ def _minibatch_steps(
 
     (position, sites, state), values = jax.lax.scan(step, (position, sites, state), counts)
     return position, sites, state, values
+
+
+def _kept_within_reach(sites: Sites, before: Sites) -> Sites:
+    """The sites after a noisy step, or those before it if it made q(v) no Gaussian, or one far wider than its prior.
+
+    It can where the likelihood is not log-concave and a minibatch's curvature is negative.
+    """
+    covariance = sites.gaussian().covariance
+    fine = jnp.max(jnp.diagonal(covariance, axis1=-2, axis2=-1)) < WIDEST  # false for NaN
+    return jax.tree.map(lambda new, old: jnp.where(fine, new, old), sites, before)

@@ -1,6 +1,5 @@
 """``freegp fit``: from a table to a run."""
 
-import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -92,14 +91,12 @@ def fit(
         model, is_held = model_of(problem, kernel.value, inducing)
         check_new_folder(out)
         say(_overview(problem, data))
-        begun = time.perf_counter()
         approximation = fit_gaussian(model, problem.X, problem.y, train_inducing=not is_held, seed=seed)
         _judge_fit(approximation)
         if method is Method.gaussian:
             _finish_gaussian(out, approximation, problem)
             return
-        seconds = time.perf_counter() - begun
-        settings = (as_sampler(sampler.value), samples, warmup, chains, seed, seconds)
+        settings = (as_sampler(sampler.value), samples, warmup, chains, seed)
         begin(out, Plan(approximation, jnp.asarray(problem.X), jnp.asarray(problem.y), *settings), problem.description)
         say(f"sampling {chains} chains of {samples} draws into {out}; Ctrl-C stops, freegp resume {out} goes on")
         posterior = go_on(out)

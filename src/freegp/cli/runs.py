@@ -1,18 +1,16 @@
 """Folders of runs: making them, going on with them, and reading what they hold."""
 
 import os
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import typer
 
+from freegp import sampling
 from freegp.approximation import GaussianFit
 from freegp.cli.description import FILE, Description, read_description, write_description
 from freegp.cli.words import STOPPED, say
 from freegp.posterior import Posterior
-from freegp.sampling import resume
 from freegp.sampling.run_directory import RunDirectory
 from freegp.sampling.runner import Plan
 from freegp.saving import load
@@ -57,11 +55,11 @@ def go_on(folder: Path) -> Posterior:
     if (folder / FIT_FILE).is_file():
         raise ValueError(f"{folder} holds a Gaussian approximation, which is complete; there is nothing to resume")
     try:
-        posterior = resume(folder)
+        posterior = sampling.resume(folder)
     except KeyboardInterrupt:
         say(f"stopped before the first draws were kept; freegp resume {folder} takes the run up")
         raise typer.Exit(STOPPED) from None
-    asked = _plan(RunDirectory.open(folder, read_only=True)).num_samples
+    asked = sampling.read_plan(folder).num_samples
     if posterior.num_draws < asked:
         say(f"stopped after {posterior.num_draws} of {asked} draws a chain; freegp resume {folder} goes on")
         raise typer.Exit(STOPPED)
@@ -77,7 +75,7 @@ def read_run(folder: Path) -> Run:
             raise ValueError(f"{folder / FIT_FILE} holds a {type(fit).__name__} and no fit; restore it from a copy")
         run = Run(folder, fit, description, 0)
     else:
-        run = _read_draws(folder, description)
+        run = Run(folder, sampling.read_run(folder), description, sampling.read_plan(folder).num_samples)
     if description is not None:
         description.check_model(run.fitted.model, folder)
     return run
@@ -88,36 +86,3 @@ def known_columns(run: Run) -> Description:
     if run.description is None:
         raise ValueError(f"{run.folder} has no {FILE}, which freegp fit writes; predict from Python with fg.resume instead")
     return run.description
-
-
-def _read_draws(folder: Path, description: Description | None) -> Run:
-    directory = RunDirectory.open(folder, read_only=True)
-    plan = _plan(directory)
-    valid, problem = directory.check()
-    if problem is not None:
-        warnings.warn(problem, stacklevel=2)
-    draws = directory.read_draws(valid)
-    if not draws:
-        raise ValueError(f"{folder} holds no draws yet; freegp resume {folder} makes them")
-    posterior = _posterior(plan, draws, directory.read_state(valid - 1))
-    return Run(folder, posterior, description, plan.num_samples)
-
-
-def _plan(directory: RunDirectory) -> Plan:
-    if not isinstance(directory.manifest, Plan):
-        raise ValueError(f"{directory.path} holds something else than a sampling run; give the folder of one")
-    return directory.manifest
-
-
-def _posterior(plan: Plan, draws: dict[str, np.ndarray], state: dict[str, np.ndarray]) -> Posterior:
-    seconds = float(state["seconds"])
-    return Posterior(
-        model=plan.fit.model,
-        X=np.asarray(plan.X),
-        y=np.asarray(plan.y),
-        free=draws["free"],
-        whitened=draws["whitened"],
-        statistics=tuple((name, array) for name, array in draws.items() if name not in ("free", "whitened")),
-        seconds_sampling=seconds,
-        seconds_total=seconds + float(state["seconds_warmup"]) + plan.seconds_fit,
-    )

@@ -4,9 +4,7 @@ from os import PathLike
 from pathlib import Path
 
 from freegp.posterior import Posterior
-from freegp.sampling import resume
-from freegp.sampling.run_directory import RunDirectory
-from freegp.sampling.runner import Plan
+from freegp.sampling import read_plan, read_run
 from freegp.saving import load
 
 
@@ -20,8 +18,7 @@ def as_posterior(source: Posterior | str | PathLike[str]) -> Posterior:
             "give what fg.sample returned"
         )
     if Path(source).is_dir():
-        _check_finished(Path(source))
-        return resume(source, progress=False)
+        return _finished(source)
     found = load(source)
     if not isinstance(found, Posterior):
         raise ValueError(
@@ -30,15 +27,12 @@ def as_posterior(source: Posterior | str | PathLike[str]) -> Posterior:
     return found
 
 
-def _check_finished(folder: Path) -> None:
-    """A report reads; it must not go on sampling for hours."""
-    run = RunDirectory.open(folder, read_only=True)
-    if not isinstance(run.manifest, Plan):
-        raise ValueError(f"{folder} holds something else than a sampling run; give the folder named as run_dir")
-    draws = run.read_draws(run.valid_chunks())
-    done = draws["log_density"].shape[1] if draws else 0
-    if done < run.manifest.num_samples:
-        wanted = run.manifest.num_samples
+def _finished(folder: str | PathLike[str]) -> Posterior:
+    """The draws of a run that has all of them."""
+    posterior, wanted = read_run(folder), read_plan(folder).num_samples
+    if posterior.num_draws < wanted:
         raise ValueError(
-            f"the run in {folder} has {done} of {wanted} draws a chain; finish it first, with fg.resume({str(folder)!r})"
+            f"the run in {folder} has {posterior.num_draws} of {wanted} draws a chain; finish it first, "
+            f"with fg.resume({str(folder)!r})"
         )
+    return posterior

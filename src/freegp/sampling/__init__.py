@@ -2,7 +2,7 @@
 
 from freegp.sampling.gibbs import Gibbs
 from freegp.sampling.paper import PaperHMC
-from freegp.sampling.runner import resume, sample
+from freegp.sampling.runner import read_plan, read_run, resume, sample
 from freegp.sampling.samplers import NUTS, RotationHMC
 
-__all__ = ["NUTS", "Gibbs", "PaperHMC", "RotationHMC", "resume", "sample"]
+__all__ = ["NUTS", "Gibbs", "PaperHMC", "RotationHMC", "read_plan", "read_run", "resume", "sample"]

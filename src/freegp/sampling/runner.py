@@ -35,7 +35,6 @@ class Plan:
     num_warmup: int
     num_chains: int
     seed: int
-    seconds_fit: float
 
 
 @dataclass
@@ -91,12 +90,10 @@ def sample(
     sampler = as_sampler(sampler)
     X, y = check_training_data(model, X, y)
     _check_numbers(num_samples, num_warmup, num_chains)
-    begun = time.perf_counter()
     fit = fit_gaussian(model, X, y, seed=seed, progress=progress) if fit is None else fit
     if fit.status == "diverged":
         raise FloatingPointError(f"the Gaussian approximation {fit.message}")
-    seconds_fit = time.perf_counter() - begun
-    plan = Plan(fit, jnp.asarray(X), jnp.asarray(y), sampler, num_samples, num_warmup, num_chains, seed, seconds_fit)
+    plan = Plan(fit, jnp.asarray(X), jnp.asarray(y), sampler, num_samples, num_warmup, num_chains, seed)
     if run_dir is None:
         return _run(plan, None, progress)
     with RunDirectory.create(run_dir, plan) as run:
@@ -106,9 +103,32 @@ def sample(
 def resume(path: str | PathLike[str], progress: bool = True) -> Posterior:
     """Take up a run where it stopped; its draws are those of a run that never did."""
     with RunDirectory.open(path) as run:
-        if not isinstance(run.manifest, Plan):
-            raise ValueError(f"{path} holds something else than a sampling run; give the folder named as run_dir")
-        return _run(run.manifest, run, progress)
+        return _run(_plan_of(run), run, progress)
+
+
+def read_run(path: str | PathLike[str]) -> Posterior:
+    """The draws a run directory holds so far. Nothing is sampled or written, so a run can be looked at while it goes on."""
+    run = RunDirectory.open(path, read_only=True)
+    plan = _plan_of(run)
+    valid, problem = run.check()
+    if problem is not None:
+        warnings.warn(problem, stacklevel=2)
+    draws = run.read_draws(valid)
+    if not draws:
+        raise ValueError(f"{path} holds no draws yet; fg.resume, or freegp resume, makes them")
+    state = run.read_state(valid - 1)
+    return _posterior(plan, draws, float(state["seconds"]), float(state["seconds_warmup"]))
+
+
+def read_plan(path: str | PathLike[str]) -> Plan:
+    """What a run directory is to hold in the end."""
+    return _plan_of(RunDirectory.open(path, read_only=True))
+
+
+def _plan_of(run: RunDirectory) -> Plan:
+    if not isinstance(run.manifest, Plan):
+        raise ValueError(f"{run.path} holds something else than a sampling run; give the folder named as run_dir")
+    return run.manifest
 
 
 def _check_numbers(num_samples: int, num_warmup: int, num_chains: int) -> None:
@@ -139,7 +159,8 @@ def _run(plan: Plan, run: RunDirectory | None, show: bool) -> Posterior:
                 raise
             hint = f"; fg.resume({str(run.path)!r}) goes on" if run is not None else ""
             warnings.warn(f"interrupted after {done.num_draws} of {plan.num_samples} draws a chain{hint}", stacklevel=3)
-    return _posterior(plan, done)
+    joined = {name: np.concatenate([chunk[name] for chunk in done.chunks], axis=1) for name in done.chunks[0]}
+    return _posterior(plan, joined, done.seconds, done.seconds_warmup)
 
 
 def _warmed_up(plan: Plan, mesh: jax.sharding.Mesh, keys: Array, bar: SampleProgress) -> Standing:
@@ -197,16 +218,14 @@ def _cut(draws: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
     return [{name: array[:, i : i + CHUNK] for name, array in draws.items()} for i in range(0, total, CHUNK)]
 
 
-def _posterior(plan: Plan, done: Standing) -> Posterior:
-    joined = {name: np.concatenate([chunk[name] for chunk in done.chunks], axis=1) for name in done.chunks[0]}
-    statistics = {name: joined[name] for name in joined if name not in ("free", "whitened")}
+def _posterior(plan: Plan, draws: dict[str, np.ndarray], seconds: float, seconds_warmup: float) -> Posterior:
     return Posterior(
         model=plan.fit.model,
         X=np.asarray(plan.X),
         y=np.asarray(plan.y),
-        free=joined["free"],
-        whitened=joined["whitened"],
-        statistics=tuple(statistics.items()),
-        seconds_sampling=done.seconds,
-        seconds_total=done.seconds + done.seconds_warmup + plan.seconds_fit,
+        free=draws["free"],
+        whitened=draws["whitened"],
+        statistics=tuple((name, array) for name, array in draws.items() if name not in ("free", "whitened")),
+        seconds_sampling=seconds,
+        seconds_total=seconds + seconds_warmup + plan.fit.seconds,
     )
