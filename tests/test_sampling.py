@@ -18,6 +18,7 @@ import freegp as fg
 from freegp.diagnostics import statistics
 from freegp.parameters import to_free
 from freegp.sampling import rotation, runner
+from freegp.sampling.chains import CHUNK, advance, chain_keys, chain_mesh
 from freegp.sampling.coordinates import contrasts
 from freegp.sampling.start import site_coordinates
 
@@ -304,6 +305,16 @@ class TestRuns:
         np.testing.assert_array_equal(again.whitened, posterior.whitened)
         other = fg.sample(given, X, y, fit=fit, **(SETTINGS | {"seed": 5}))
         assert not np.array_equal(other.whitened, posterior.whitened)
+
+    def test_more_draws_than_a_chunk_are_all_there(self, whole):
+        _, y, fit, _ = whole
+        sampler, mesh, keys = fg.RotationHMC(), chain_mesh(2), chain_keys(2, jax.random.key(0))
+        warm = sampler.warm_up(mesh, sampler.prepare(fit, jnp.asarray(X), jnp.asarray(y)), keys, 0, lambda *_: None)
+        _, together = advance(sampler, mesh, warm, keys, 0, CHUNK + 20)
+        part, first = advance(sampler, mesh, warm, keys, 0, CHUNK)
+        _, second = advance(sampler, mesh, part, keys, CHUNK, 20)
+        apart = np.concatenate([first.place.free, second.place.free], axis=1)
+        np.testing.assert_array_equal(together.place.free, apart)
 
     def test_interrupted_and_resumed_is_bit_identical(self, whole, tmp_path, monkeypatch):
         given, y, fit, posterior = whole

@@ -76,11 +76,15 @@ def over_chains(function: Callable[..., Any], mesh: Mesh, target: PyTree, *stack
 
 
 def advance(sampler: "Sampler", mesh: Mesh, warm: Warm, keys: PRNGKeyArray, first: int, count: int) -> tuple[Warm, Draw]:
-    """Every chain by the draws numbered first, first + 1, ..., at most `CHUNK` of them; none at all compiles the program."""
+    """Every chain by the draws numbered first, first + 1, ..., `CHUNK` at a time; none at all compiles the program."""
     target, states, tunings, keys = settled(mesh, *warm, keys)
-    numbers = jnp.asarray(first), jnp.asarray(count)
-    states, tunings, trail = run_chunk(sampler, mesh, target, states, tunings, keys, *numbers)
-    return Warm(target, states, tunings), jax.tree.map(lambda leaf: leaf[:, :count], trail)
+    trails = []
+    for start in range(0, max(count, 1), CHUNK):
+        size = min(CHUNK, count - start)
+        numbers = jnp.asarray(first + start), jnp.asarray(size)
+        states, tunings, trail = run_chunk(sampler, mesh, target, states, tunings, keys, *numbers)
+        trails.append(jax.tree.map(lambda leaf, size=size: leaf[:, :size], trail))
+    return Warm(target, states, tunings), jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *trails)
 
 
 @eqx.filter_jit
