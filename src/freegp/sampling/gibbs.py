@@ -26,7 +26,7 @@ from freegp.sampling.chains import WARM_UP, Report, Warm, advance, over_chains
 from freegp.sampling.paper import Leapfrog
 from freegp.sampling.plain import PlainCoordinates, plain_coordinates
 from freegp.sampling.rotation import Info, initial_state
-from freegp.sampling.tuning import Search, grid_of, log_axis, log_axis_of_integers, record_all, squared_jumps
+from freegp.sampling.tuning import LeapfrogSearch, Search, grid_of, log_axis, record_all, squared_jumps
 from freegp.saving import registered
 from freegp.target.blocks import per_datum_part, streamed_map, streamed_sum
 from freegp.target.projection import covariances, whitening
@@ -95,7 +95,7 @@ def project(model: SparseGP, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K 
 
 @registered
 @dataclass(frozen=True)
-class Gibbs:
+class Gibbs(LeapfrogSearch):
     """``"gibbs"``: sweeps of HMC on v given theta, with the projection kept, and Metropolis-Hastings on theta given v.
 
     HMC has unit mass and ``L ~ U{1..Lmax}`` steps; theta moves by ``num_updates`` random-walk proposals a sweep, isotropic in
@@ -111,16 +111,8 @@ class Gibbs:
     """
 
     num_updates: int = 10
-    num_rounds: int = 30
-    draws_per_round: int = 30
-    spread_rounds: int = 6
-    shortest_step: float = 1e-3
-    longest_step: float = 1.0
-    most_steps: int = 100
     shortest_proposal: float = 1e-3
     longest_proposal: float = 3.0
-    untuned_step: float = 0.05
-    untuned_max_steps: int = 20
     untuned_proposal: float = 0.1
 
     state_type: ClassVar[Any] = GibbsState
@@ -139,7 +131,7 @@ class Gibbs:
         if num_draws == 0:
             untuned = [(self.untuned_step, self.untuned_max_steps) for _ in chains], [(self.untuned_proposal,) for _ in chains]
             return Warm(target, states, _tunings(*untuned))
-        values = [Search(self._leapfrog_grid(), chain, self.spread_rounds) for chain in chains]
+        values = [Search(self.leapfrog_grid(), chain, self.spread_rounds) for chain in chains]
         parameters = [Search(self._proposal_grid(), chain, self.spread_rounds) for chain in chains]
         for number in range(self.num_rounds):
             tunings = _tunings([s.propose() for s in values], [s.propose() for s in parameters])
@@ -173,9 +165,6 @@ class Gibbs:
     def adapted(self, tuning: GibbsTuning, info: Info) -> GibbsTuning:
         """As it was: tuning is by rounds."""
         return tuning
-
-    def _leapfrog_grid(self) -> Float[np.ndarray, "G 2"]:
-        return grid_of(log_axis(self.shortest_step, self.longest_step), log_axis_of_integers(self.most_steps))
 
     def _proposal_grid(self) -> Float[np.ndarray, "G 1"]:
         return grid_of(log_axis(self.shortest_proposal, self.longest_proposal))

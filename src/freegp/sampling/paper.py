@@ -14,7 +14,7 @@ from freegp.approximation import GaussianFit
 from freegp.sampling.chains import WARM_UP, Report, Warm, advance, over_chains
 from freegp.sampling.plain import PlainCoordinates, plain_coordinates
 from freegp.sampling.rotation import Info, LogDensity, Point, State, initial_state, metropolis
-from freegp.sampling.tuning import Search, grid_of, log_axis, log_axis_of_integers, record_all, squared_jumps
+from freegp.sampling.tuning import LeapfrogSearch, Search, record_all, squared_jumps
 from freegp.saving import registered
 
 
@@ -27,7 +27,7 @@ class Leapfrog(NamedTuple):
 
 @registered
 @dataclass(frozen=True)
-class PaperHMC:
+class PaperHMC(LeapfrogSearch):
     """``"paper"``: leapfrog HMC on v and free theta themselves, unit mass, ``L ~ U{1..Lmax}`` steps a draw.
 
     Chains start at a draw of v from the Gaussian approximation, with theta at its MAP value. Each is then tuned on its own, by
@@ -36,15 +36,6 @@ class PaperHMC:
     of these. The best of those tried is kept. How many warm-up draws are asked for makes no difference, but 0 asks for no
     tuning: then the step size is ``untuned_step`` and Lmax ``untuned_max_steps``.
     """
-
-    num_rounds: int = 30
-    draws_per_round: int = 30
-    spread_rounds: int = 6
-    shortest_step: float = 1e-3
-    longest_step: float = 1.0
-    most_steps: int = 100
-    untuned_step: float = 0.05
-    untuned_max_steps: int = 20
 
     state_type: ClassVar[Any] = State
     tuning_type: ClassVar[Any] = Leapfrog
@@ -61,7 +52,7 @@ class PaperHMC:
         num_chains = keys.shape[0]
         if num_draws == 0:
             return Warm(target, states, leapfrog_tunings(num_chains * [(self.untuned_step, self.untuned_max_steps)]))
-        searches = [Search(self._grid(), chain, self.spread_rounds) for chain in range(num_chains)]
+        searches = [Search(self.leapfrog_grid(), chain, self.spread_rounds) for chain in range(num_chains)]
         for number in range(self.num_rounds):
             tunings = leapfrog_tunings([search.propose() for search in searches])
             start = jax.vmap(target.split)(states.position)
@@ -79,9 +70,6 @@ class PaperHMC:
     def adapted(self, tuning: Leapfrog, info: Info) -> Leapfrog:
         """As it was: tuning is by rounds."""
         return tuning
-
-    def _grid(self) -> Float[np.ndarray, "G 2"]:
-        return grid_of(log_axis(self.shortest_step, self.longest_step), log_axis_of_integers(self.most_steps))
 
 
 def transition(key: PRNGKeyArray, state: State, log_density: LogDensity, tuning: Leapfrog) -> tuple[State, Info]:

@@ -96,6 +96,24 @@ class Search:
             return regressor.fit(self._unit[self.tried], self.values)
 
 
+@dataclass(frozen=True)
+class LeapfrogSearch:
+    """How step size and Lmax of a leapfrog HMC are searched for, and what they are without a search."""
+
+    num_rounds: int = 30
+    draws_per_round: int = 30
+    spread_rounds: int = 6
+    shortest_step: float = 1e-3
+    longest_step: float = 1.0
+    most_steps: int = 100
+    untuned_step: float = 0.05
+    untuned_max_steps: int = 20
+
+    def leapfrog_grid(self) -> Float[np.ndarray, "G 2"]:
+        """The settings to choose from."""
+        return grid_of(log_axis(self.shortest_step, self.longest_step), log_axis_of_integers(self.most_steps))
+
+
 def record_all(searches: Sequence[Search], values: Iterable[float]) -> None:
     """What the settings proposed last gave, chain by chain."""
     for search, value in zip(searches, values, strict=True):
