@@ -73,7 +73,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y holds one class only, {self.classes_[0]!r}; a classifier needs data of at least two")
+            raise ValueError(f"y holds one class only, {self.classes_[0]}; a classifier needs data of at least two")
         self._fit_model(X, labels.astype(np.float64), self._likelihood(len(self.classes_)), {})
         return self
 
