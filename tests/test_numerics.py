@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from jax import test_util
 from jax.scipy.linalg import solve_triangular
+from scipy import integrate
 
 from freegp.numerics.distances import rows_equal, squared_distances
 from freegp.numerics.linalg import from_standard, inverse_and_log_determinant, inverse_cholesky, quadratic_form
@@ -73,9 +74,25 @@ def test_quadratic_form_against_automatic_differentiation(matrix):
         np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_slopes_of_the_expected_log_sum_are_its_differences():
+@pytest.mark.parametrize("deviation", [0.01, 0.5, 0.51, 1.0, 1.01, 10**0.5])
+def test_expected_log_sum_of_two_is_an_expected_softplus(deviation):
+    """Of two classes it is ``E[f_0] + E[softplus(f_1 - f_0)]``, one integral; each rule is met at its widest."""
+    gaps = np.array([-10.0, -3.0, 0.0, 1.0, 6.0])
+    mean = jnp.asarray(np.stack([np.full(5, -1.0), gaps - 1.0], axis=-1))
+    spread = np.sqrt(2.0) * deviation
+
+    def expected(gap):
+        density = lambda x: np.exp(-0.5 * x * x) / np.sqrt(2.0 * np.pi)  # noqa: E731
+        return integrate.quad(lambda x: density(x) * np.logaddexp(0.0, gap + spread * x), -12.0, 12.0, epsabs=1e-11, limit=200)[0]
+
+    got = expected_log_sum_exp(mean, jnp.full((5, 2), deviation**2))
+    np.testing.assert_allclose(got, [expected(gap) - 1.0 for gap in gaps], atol=1e-6)
+
+
+@pytest.mark.parametrize("largest", [0.2, 0.9, 4.0])
+def test_slopes_of_the_expected_log_sum_are_its_differences(largest):
     rng = np.random.default_rng(0)
-    mean, variance = jnp.asarray(rng.normal(size=(5, 3)) * 2), jnp.asarray(rng.uniform(0.01, 4.0, (5, 3)))
+    mean, variance = jnp.asarray(rng.normal(size=(5, 3)) * 2), jnp.asarray(rng.uniform(0.01, largest, (5, 3)))
     test_util.check_grads(lambda m, v: jnp.sum(expected_log_sum_exp(m, v) ** 2), (mean, variance), order=1, modes=["rev"])
 
     def slope(m):

@@ -1,12 +1,15 @@
 """Expectations of special functions under a Gaussian, and the normal distribution's tails."""
 
+from functools import partial
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Float
 
-from freegp.numerics.quadrature import gaussian_expectation, gaussian_rule, positive_sqrt
+from freegp.numerics.quadrature import gauss_hermite_rule, gaussian_expectation, gaussian_rule, positive_sqrt
 
 
 def expected_softplus(mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -41,23 +44,47 @@ def log_ndtr_difference(lower: Float[Array, "*shape"], upper: Float[Array, "*sha
     return jnp.where(absent, log_high, log_high + jnp.log(-jnp.expm1(gap)))
 
 
+class _LogSumExpRule(NamedTuple):
+    """Nodes and weights of the Gaussian expectations, and the values of s, that serve up to a standard deviation."""
+
+    largest_deviation: float
+    nodes: np.ndarray
+    weights: np.ndarray
+    s: np.ndarray
+
+
+_S_STEP = 0.6
+_LOG_SUM_EXP_RULES = (
+    _LogSumExpRule(0.5, *gauss_hermite_rule(7), np.arange(-15.0, 6.9, _S_STEP)),
+    _LogSumExpRule(1.0, *gauss_hermite_rule(11), np.arange(-15.0, 6.9, _S_STEP)),
+    _LogSumExpRule(np.inf, *gaussian_rule(0.4, 6.4), np.arange(-19.0, 17.0, _S_STEP)),
+)
+
+
 @jax.custom_vjp
 def expected_log_sum_exp(mean: Float[Array, "*N K"], variance: Float[Array, "*N K"]) -> Float[Array, "*N"]:
     """``E[log sum_k e^{f_k}]`` of independent ``f_k ~ N(mean_k, variance_k)``, with error below 1e-6 up to variance 10.
 
     It is ``c + ∫ (exp(-e^s) - prod_k E[exp(-e^{s + f_k - c})]) ds`` for any c, put in the bulk: a trapezoid in s whose
     factors are one-dimensional Gaussian expectations. The gradient comes from the same exponentials, in the same pass.
+    Small variances, the rule while sampling, need an eighth of the nodes; the largest one decides.
     """
     return _log_sum_exp_and_slopes(mean, variance)[0]
 
 
+@jax.jit
 def _log_sum_exp_and_slopes(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
-    nodes, weights = gaussian_rule(0.4, 6.4)
-    moments = jnp.asarray(np.stack([weights, weights * nodes], axis=1))
+    deviation = positive_sqrt(variance)
+    reaches = jnp.asarray([rule.largest_deviation for rule in _LOG_SUM_EXP_RULES[:-1]])
+    smallest = jnp.searchsorted(reaches, jnp.max(deviation, initial=0.0))
+    return jax.lax.switch(smallest, [partial(_apply_rule, rule) for rule in _LOG_SUM_EXP_RULES], mean, deviation)
+
+
+def _apply_rule(rule: _LogSumExpRule, mean: Array, deviation: Array) -> tuple[Array, Array, Array]:
+    moments = jnp.asarray(np.stack([rule.weights, rule.weights * rule.nodes], axis=1))
     is_own = jnp.eye(mean.shape[-1], dtype=bool)
     centre = jax.nn.logsumexp(mean, axis=-1)
-    deviation = positive_sqrt(variance)
-    exp_f = jnp.exp((mean - centre[..., None])[..., None] + deviation[..., None] * nodes)  # [..., K, nodes]
+    exp_f = jnp.exp((mean - centre[..., None])[..., None] + deviation[..., None] * rule.nodes)  # [..., K, nodes]
 
     def add(total: tuple[Array, Array, Array], t: Array) -> tuple[tuple[Array, Array, Array], None]:
         survival = jnp.exp(-t * exp_f)
@@ -68,8 +95,8 @@ def _log_sum_exp_and_slopes(mean: Array, variance: Array) -> tuple[Array, Array,
         return jax.tree.map(jnp.add, total, parts), None
 
     start = (jnp.zeros(centre.shape), jnp.zeros(mean.shape), jnp.zeros(mean.shape))
-    (integral, of_mean, of_deviation), _ = jax.lax.scan(add, start, jnp.exp(np.arange(-19.0, 17.0, 0.6)))
-    return centre + 0.6 * integral, 0.6 * of_mean, 0.3 * of_deviation / deviation
+    (integral, of_mean, of_deviation), _ = jax.lax.scan(add, start, jnp.exp(rule.s))
+    return centre + _S_STEP * integral, _S_STEP * of_mean, 0.5 * _S_STEP * of_deviation / deviation
 
 
 def _log_sum_exp_forward(mean: Array, variance: Array) -> tuple[Array, tuple[Array, Array]]:
