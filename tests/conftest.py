@@ -1,6 +1,12 @@
 """Set before JAX starts: the suite is thousands of small programs, so compiling them fast matters more than fast code."""
 
 import os
+from pathlib import Path
 
 FLAGS = "--xla_backend_optimization_level=0 --xla_cpu_multi_thread_eigen=false"  # two workers have a core each
 os.environ["XLA_FLAGS"] = f"{FLAGS} {os.environ.get('XLA_FLAGS', '')}"
+
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parents[1] / ".pytest_cache" / "compiled" / WORKER)
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"

@@ -1,27 +1,63 @@
-"""What has to be settled before JAX starts: 64-bit numbers, and one CPU device a core, so that chains can run side by side."""
+"""What has to be settled before JAX starts: 64-bit numbers, one CPU device a core, and where compiled programs are kept."""
 
 import contextlib
 import functools
+import hashlib
 import os
+import platform
 from collections.abc import Callable
+from pathlib import Path
 from typing import ParamSpec, TypeVar
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA warns of every program it reads back; errors are still shown
 
 import jax
 from threadpoolctl import threadpool_limits
 
 MOST_DEVICES = 8
+MOST_BYTES_KEPT = 2**29
+SECONDS_WORTH_KEEPING = 0.1
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
 def configure() -> None:
-    """Set up JAX for this package. The devices are left alone if the program has chosen them or JAX has started already."""
+    """Set up JAX for this package. What the program has chosen for itself, or settled by starting JAX, is left alone."""
     jax.config.update("jax_enable_x64", True)
+    _make_devices()
+    _keep_compiled_programs()
+
+
+def _make_devices() -> None:
     chosen = jax.config.jax_num_cpu_devices > 0  # type: ignore[attr-defined]
     if chosen or "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
         return
     with contextlib.suppress(RuntimeError):  # it has started: chains will run one after another
         jax.config.update("jax_num_cpu_devices", min(len(os.sched_getaffinity(0)), MOST_DEVICES))
+
+
+def _keep_compiled_programs() -> None:
+    """Compiling takes longer than most fits, so what was compiled once is read back by the next process that needs it."""
+    if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
+        return
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "freegp" / f"compiled-{_processor()}"
+    with contextlib.suppress(OSError, RuntimeError):  # no home, or one that cannot be written to: compile anew each time
+        folder = folder.expanduser()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            return
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_compilation_cache_max_size", MOST_BYTES_KEPT)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", SECONDS_WORTH_KEEPING)
+
+
+def _processor() -> str:
+    """A short name for what the processor can do: a program compiled for one kind may not run on another."""
+    description = {platform.machine(), platform.processor()}
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        description.update(line for line in lines if line.startswith(("model name", "flags", "Features")))
+    return hashlib.sha256("\n".join(sorted(description)).encode()).hexdigest()[:12]
 
 
 def one_blas_thread(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
