@@ -16,7 +16,8 @@ from freegp.sampling import gibbs, paper, rotation
 from freegp.sampling.chains import chain_keys, chain_mesh
 from freegp.sampling.plain import plain_coordinates
 from freegp.sampling.tuning import Search, grid_of, log_axis, log_axis_of_integers, squared_jumps
-from freegp.target.projection import covariances, marginals, project_whitened, whitening
+from freegp.target.kept import latent_means
+from freegp.target.projection import covariances, marginals, project_whitened, unwhiten, whitening
 
 runner = importlib.import_module("freegp.sampling.runner")
 
@@ -173,13 +174,15 @@ class TestStart:
 
     def test_each_chain_has_its_own(self):
         target = target_of("Bernoulli")
-        states = paper.start_states(chain_mesh(3), target, chain_keys(3, KEY))
-        assert len(np.unique(states.position[:, 0])) == 3
-        np.testing.assert_allclose(states.log_density[1], target.log_density(states.position[1]), rtol=1e-12)
+        positions = paper.checked_starts(fg.PaperHMC(), chain_mesh(3), target, chain_keys(3, KEY))
+        assert len(np.unique(positions[:, 0])) == 3
+        np.testing.assert_allclose(positions[1], target.start(chain_keys(3, KEY)[1]))
 
     def test_a_density_that_is_not_a_number_is_told(self):
+        target = target_of("Bernoulli")
+        broken = eqx.tree_at(lambda t: t.mean, target, jnp.full_like(target.mean, jnp.nan))
         with pytest.raises(FloatingPointError, match="tighten the priors"):
-            paper.checked_start(rotation.State(jnp.zeros(3), jnp.asarray(jnp.nan), jnp.zeros(3)))
+            paper.checked_starts(fg.PaperHMC(), chain_mesh(3), broken, chain_keys(3, KEY))
 
 
 @eqx.filter_jit
@@ -195,9 +198,10 @@ def from_the_model(target, x):
 def from_the_state(target, state):
     """The same, from what Gibbs keeps."""
     v, free = target.split(state.position)
-    given = gibbs.GivenParameters(target.model, target.y, free, state.projector, state.variance)
+    given = gibbs.GivenParameters(target.model, target.y, free, state.kept)
     gradient = jax.grad(given.log_density)(v.ravel())
-    return gibbs.latent_means(state.projector, v), state.variance, state.log_density, gradient
+    means = latent_means(state.kept.cross, unwhiten(state.kept.inverse_factors, v))
+    return means, state.kept.variance, state.log_density, gradient
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -213,7 +217,7 @@ def test_what_gibbs_keeps_is_the_models(name):
             np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
         state, info = sweep(key, state)
         thetas.add(float(state.position[-1]))
-        assert int(info.num_gradients) == 2 + 1
+        assert 2.0 + 2.0 / 6.0 <= info.num_gradients <= 2.0 + 6.0 / 6.0  # two of theta, and up to six sixths of v
     assert len(thetas) > 2
 
 
@@ -283,7 +287,7 @@ class TestRuns:
         posterior = fg.sample(given, X, y, fit=crude_fit(given), sampler=SHORT[name], **settings)
         assert posterior.whitened.shape == (2, 10, 6, 3)
         assert np.isfinite(posterior.whitened).all()
-        assert len(np.unique(posterior.free)) > 10
+        assert len(np.unique(posterior.free)) > 5
 
     @pytest.mark.slow
     def test_interrupted_and_resumed_is_bit_identical(self, name, tmp_path, monkeypatch):

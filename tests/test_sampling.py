@@ -1,3 +1,4 @@
+import itertools
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from scipy import stats
 import freegp as fg
 from freegp.diagnostics import statistics
 from freegp.parameters import to_free
-from freegp.sampling import rotation, runner
+from freegp.sampling import alternating, rotation, runner
 from freegp.sampling.chains import CHUNK, advance, chain_keys, chain_mesh
 from freegp.sampling.coordinates import contrasts
 from freegp.sampling.start import site_coordinates
@@ -45,13 +46,13 @@ PROBLEMS = {
     "StudentT": (model(fg.likelihoods.StudentT(0.3, 3.0), ("kernel.variance", "likelihood")), OUTLIERS),
     "Softmax": (model(fg.likelihoods.Softmax(3)), CLASSES),
 }
-SAMPLERS = ("sites", "nuts")
+SAMPLERS = {"sites": "sites", "jointly": fg.RotationHMC(most_sliced=-1), "nuts": "nuts"}
 
 
-def draw(given, y, sampler="sites", **kwargs):
+def draw(given, y, name="sites", **kwargs):
     fit = fg.fit_gaussian(given, X, y, train_inducing=False)
     settings = {"num_samples": 1000, "num_warmup": 120, "num_chains": 2, "seed": 1} | kwargs
-    return fg.sample(given, X, y, fit=fit, sampler=sampler, **settings)
+    return fg.sample(given, X, y, fit=fit, sampler=SAMPLERS[name], **settings)
 
 
 def assert_moments(draws, mean, covariance=None):
@@ -76,7 +77,7 @@ class TestExactAnswers:
         S = np.linalg.inv(np.eye(7) + A @ A.T / 0.1)
         assert_moments(posterior.whitened[..., 0], S @ A @ REAL / 0.1, S)
 
-    @pytest.mark.parametrize("sampler", ["sites", pytest.param("nuts", marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("sampler", ["sites", "jointly", pytest.param("nuts", marks=pytest.mark.slow)])
     def test_parameter_against_the_grid(self, sampler):
         """Gaussian noise: q(theta) ∝ p(theta) exp(Titsias' bound)."""
         given = model(fg.likelihoods.Gaussian(0.1), ("kernel.variance", "likelihood"))
@@ -100,8 +101,8 @@ def test_samplers_agree(name):
     found = [
         statistics(np.concatenate([np.log(p.draws["kernel.lengthscales"])[..., None], p._watched_f()], -1)) for p in posteriors
     ]
-    gap = np.abs(found[0].mean - found[1].mean) / np.hypot(found[0].mcse, found[1].mcse)
-    assert gap.max() < 4.5
+    for one, two in itertools.combinations(found, 2):
+        assert (np.abs(one.mean - two.mean) / np.hypot(one.mcse, two.mcse)).max() < 4.5
     for posterior in posteriors:
         assert posterior.diagnostics.r_hat < 1.05
         assert posterior.diagnostics.divergences == 0
@@ -147,6 +148,23 @@ class TestCoordinates:
         np.testing.assert_allclose(target.log_density(x), expected + left_out, rtol=1e-9)
         np.testing.assert_allclose(place.log_volume, log_determinant, rtol=1e-9)
         np.testing.assert_allclose(target.position(place), x, atol=1e-9)
+
+    @pytest.mark.parametrize("name", ["Poisson", pytest.param("Softmax", marks=pytest.mark.slow)])
+    def test_with_parameters_held_it_is_the_same_target(self, name):
+        given, y = PROBLEMS[name]
+        fit = fg.fit_gaussian(given, X, y, fg.NaturalGradient(max_steps=2), train_inducing=False)
+        target = site_coordinates(fit, jnp.asarray(X), jnp.asarray(y))
+        target = target.with_tuned(target.tuned() | {"strength": jnp.asarray(0.6), "z_scale": 1.3 * target.z_scale})
+        x, key = 0.5 * jax.random.normal(jax.random.key(3), (target.num_dimensions,)), jax.random.key(4)
+        value, gradient = jax.value_and_grad(target.log_density)(x)
+        state = alternating.initial_state(target, x)
+        held, held_gradient = jax.value_and_grad(lambda z: alternating.log_density(target, state.held, z))(x[:-1])
+        np.testing.assert_allclose([state.log_density, held], value, rtol=1e-10)
+        np.testing.assert_allclose(held_gradient, gradient[:-1], rtol=1e-7, atol=1e-9)
+        for found, expected in zip(
+            jax.tree.leaves(alternating.place(target, state, key)), jax.tree.leaves(target.place(x, key)), strict=True
+        ):
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
     def test_rescaling_moves_nothing(self):
         given, y = PROBLEMS["Bernoulli"]

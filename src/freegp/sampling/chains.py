@@ -36,10 +36,10 @@ Report = Callable[[int, float], None]
 
 
 class Warm(NamedTuple):
-    """What a warm-up leaves: the target in its final coordinates, and state and tuning of each chain, stacked."""
+    """What a warm-up leaves: the target in its final coordinates, and position and tuning of each chain, stacked."""
 
     target: Any
-    states: Any
+    positions: Float[Array, "chain X"]
     tunings: Any
 
 
@@ -77,14 +77,14 @@ def over_chains(function: Callable[..., Any], mesh: Mesh, target: PyTree, *stack
 
 def advance(sampler: "Sampler", mesh: Mesh, warm: Warm, keys: PRNGKeyArray, first: int, count: int) -> tuple[Warm, Draw]:
     """Every chain by the draws numbered first, first + 1, ..., `CHUNK` at a time; none at all compiles the program."""
-    target, states, tunings, keys = settled(mesh, *warm, keys)
+    target, positions, tunings, keys = settled(mesh, *warm, keys)
     trails = []
     for start in range(0, max(count, 1), CHUNK):
         size = min(CHUNK, count - start)
         numbers = jnp.asarray(first + start), jnp.asarray(size)
-        states, tunings, trail = run_chunk(sampler, mesh, target, states, tunings, keys, *numbers)
+        positions, tunings, trail = run_chunk(sampler, mesh, target, positions, tunings, keys, *numbers)
         trails.append(jax.tree.map(lambda leaf, size=size: leaf[:, :size], trail))
-    return Warm(target, states, tunings), jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *trails)
+    return Warm(target, positions, tunings), jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *trails)
 
 
 @eqx.filter_jit
@@ -92,26 +92,38 @@ def run_chunk(
     sampler: "Sampler",
     mesh: Mesh,
     target: PyTree,
-    states: PyTree,
+    positions: Float[Array, "chain X"],
     tunings: PyTree,
     keys: PRNGKeyArray,
     first: Int[Array, ""],
     count: Int[Array, ""],
-) -> tuple[PyTree, PyTree, Draw]:
-    """One program for warm-up and sampling, however many draws are wanted; keys depend on the chain and the number alone."""
+) -> tuple[Float[Array, "chain X"], PyTree, Draw]:
+    """One program for warm-up and sampling, however many draws are wanted; keys depend on the chain and the number alone.
 
-    def chain(target: PyTree, state: PyTree, tuning: PyTree, key: PRNGKeyArray) -> tuple[PyTree, PyTree, Draw]:
+    Between chunks a chain is its position and nothing else: what a sampler keeps besides is made anew, whether the run was
+    interrupted there or not.
+    """
+
+    def chain(target: PyTree, position: Array, tuning: PyTree, key: PRNGKeyArray) -> tuple[Array, PyTree, Draw]:
         def step(i: Array, carry: tuple[PyTree, PyTree, Draw]) -> tuple[PyTree, PyTree, Draw]:
             state, tuning, trail = carry
             state, draw = draw_once(sampler, target, state, tuning, key, first + i)
             trail = jax.tree.map(lambda all_draws, new: all_draws.at[i].set(new), trail, draw)
             return state, sampler.adapted(tuning, draw.info), trail
 
+        state = sampler.initial_state(target, position)
         shapes = eqx.filter_eval_shape(draw_once, sampler, target, state, tuning, key, first)[1]
         trail = jax.tree.map(lambda leaf: jnp.zeros((CHUNK, *leaf.shape), leaf.dtype), shapes)
-        return jax.lax.fori_loop(0, count, step, (state, tuning, trail))
+        state, tuning, trail = jax.lax.fori_loop(0, count, step, (state, tuning, trail))
+        return state.position, tuning, trail
 
-    return over_chains(chain, mesh, target, states, tunings, keys)
+    return over_chains(chain, mesh, target, positions, tunings, keys)
+
+
+@eqx.filter_jit
+def start_states(sampler: "Sampler", mesh: Mesh, target: PyTree, positions: Float[Array, "chain X"]) -> PyTree:
+    """The state of each chain, stacked."""
+    return over_chains(sampler.initial_state, mesh, target, positions)
 
 
 def draw_once(
@@ -120,7 +132,7 @@ def draw_once(
     """A chain's draw of this number."""
     key_move, key_common = jax.random.split(jax.random.fold_in(key, number))
     state, info = sampler(key_move, state, target, tuning)
-    place = target.place(state.position, key_common)
+    place = sampler.place(target, state, key_common)
     return state, Draw(place, state.log_density - place.log_volume, info)
 
 

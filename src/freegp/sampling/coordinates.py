@@ -69,26 +69,28 @@ class SiteCoordinates(eqx.Module):
 
     def log_density(self, x: Float[Array, " X"]) -> Float[Array, ""]:
         """Log density of x, up to the target's own constant."""
-        z, zeta = self._split(x)
+        z, zeta = self.split(x)
         free = self.location + self.factor @ zeta
         at = from_free(self.model, free)
         precision, log_determinant = jax.vmap(inverse_and_log_determinant)(covariances(at))
         w, log_volume = self._unstandardize(precision, log_determinant, self.z_location + self.z_scale * z)
-        weights = _each(precision, w)
+        weights = each(precision, w)
         data = data_term(at, Projection(weights @ self.mixing, precision), self.X, self.y)
         prior = -0.5 * jnp.sum(w * weights) - 0.5 * w.size * jnp.log(2.0 * jnp.pi)
         theta = log_prior(self.model, free) + log_jacobian(self.model, free)
-        return data + prior + theta + log_volume + self._log_scale()
+        return data + prior + theta + log_volume + self.log_scale()
 
     def place(self, x: Float[Array, " X"], key: PRNGKeyArray) -> Place:
         """What x means; the key is for the common mode."""
-        z, zeta = self._split(x)
+        z, zeta = self.split(x)
         free = self.location + self.factor @ zeta
         inverse_factors, precision, log_determinant = _whitening_and_precision(covariances(from_free(self.model, free)))
         w, log_volume = self._unstandardize(precision, log_determinant, self.z_location + self.z_scale * z)
-        shared = jax.random.normal(key, (w.shape[0], 1)) * self.common
-        whitened = _each(inverse_factors, w) @ self.mixing + shared
-        return Place(free, whitened, log_volume + self._log_scale())
+        return Place(free, self.unmixed(each(inverse_factors, w), key), log_volume + self.log_scale())
+
+    def unmixed(self, mixed: Float[Array, "M C"], key: PRNGKeyArray) -> Float[Array, "M P"]:
+        """Whitened values of the latent functions from those of the mixed ones, and a draw of what is common to all."""
+        return mixed @ self.mixing + jax.random.normal(key, (mixed.shape[0], 1)) * self.common
 
     def position(self, place: Place) -> Float[Array, " X"]:
         """The x of a place (the common mode forgotten)."""
@@ -100,8 +102,8 @@ class SiteCoordinates(eqx.Module):
         """The z, before its location and scale are taken out, ``L^T u - L^-1 h``, and the log volume ``log |dv/dz|``."""
         Kuu = covariances(from_free(self.model, free))
         inverse_factors, precision, log_determinant = _whitening_and_precision(Kuu)
-        w = _each(Kuu @ jnp.swapaxes(inverse_factors, -1, -2), whitened @ self.mixing.T)  # R = Kuu R^-T
-        H, linear = self._site_gaussian(precision)
+        w = each(Kuu @ jnp.swapaxes(inverse_factors, -1, -2), whitened @ self.mixing.T)  # R = Kuu R^-T
+        H, linear = self.site_gaussian(precision)
         L = jnp.linalg.cholesky(H)
         shift = jax.vmap(lambda factor, h: solve_triangular(factor, h, lower=True), in_axes=(0, 1), out_axes=1)(L, linear)
         z = jnp.einsum("cab,ac->bc", L, w) - shift
@@ -137,20 +139,22 @@ class SiteCoordinates(eqx.Module):
         """The same target with other values of what warm-up settles."""
         return eqx.tree_at(lambda c: [getattr(c, name) for name in TUNED], self, [values[name] for name in TUNED])
 
-    def _log_scale(self) -> Float[Array, ""]:
+    def log_scale(self) -> Float[Array, ""]:
+        """Log volume of the scales of z and theta."""
         return jnp.sum(jnp.log(self.z_scale)) + jnp.linalg.slogdet(self.factor)[1]
 
-    def _split(self, x: Float[Array, " X"]) -> tuple[Array, Array]:
+    def split(self, x: Float[Array, " X"]) -> tuple[Float[Array, "M C"], Float[Array, " T"]]:
+        """The parts of x: z and zeta."""
         return x[: self.z_scale.size].reshape(self.z_scale.shape), x[self.z_scale.size :]
 
-    def _site_gaussian(self, precision: Float[Array, "K M M"]) -> tuple[Float[Array, "C M M"], Float[Array, "M C"]]:
+    def site_gaussian(self, precision: Float[Array, "K M M"]) -> tuple[Float[Array, "C M M"], Float[Array, "M C"]]:
         """H and h at the present strength."""
         weakened = (1.0 - self.strength) * jnp.einsum("cab,bc->ac", self.site_precision, self.site_mean)
         return precision + self.strength * self.site_precision, self.site_linear - weakened
 
     def _unstandardize(self, precision: Array, log_determinant: Array, z: Float[Array, "M C"]) -> tuple[Array, Array]:
         """The u of each mixed function from z, and the log volume ``log |dv/dz| = -(log |H| + log |Kuu|) / 2``."""
-        w, log_determinants = jax.vmap(from_standard, in_axes=(0, 1, 1), out_axes=(1, 0))(*self._site_gaussian(precision), z)
+        w, log_determinants = jax.vmap(from_standard, in_axes=(0, 1, 1), out_axes=(1, 0))(*self.site_gaussian(precision), z)
         return w, -0.5 * jnp.sum(log_determinants + log_determinant)
 
 
@@ -163,7 +167,7 @@ def _whitening_and_precision(
     return inverse_factors, jnp.swapaxes(inverse_factors, -1, -2) @ inverse_factors, log_determinant
 
 
-def _each(matrices: Float[Array, "K M M"], columns: Float[Array, "M C"]) -> Float[Array, "M C"]:
+def each(matrices: Float[Array, "K M M"], columns: Float[Array, "M C"]) -> Float[Array, "M C"]:
     """A matrix for all columns, or one for each, applied to them."""
     return matrices[0] @ columns if matrices.shape[0] == 1 else jnp.einsum("cab,bc->ac", matrices, columns)
 
@@ -183,7 +187,7 @@ def unwhitened(
     within = jnp.minimum(1.0, SHARPEST / math.prod(largest))
     mean = sites.gaussian().mean
     linear = mean + within * jnp.einsum("pab,bp->ap", clipped, mean)  # b = (I + W) m keeps the mean
-    return within * precision, _each(transposed, linear), _each(Kuu @ transposed, mean)  # R0 = Kuu R0^-T
+    return within * precision, each(transposed, linear), each(Kuu @ transposed, mean)  # R0 = Kuu R0^-T
 
 
 def _factor_of_draws(free: Float[Array, "S T"], fallback: Float[Array, "T T"]) -> Float[Array, "T T"]:

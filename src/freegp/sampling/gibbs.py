@@ -1,8 +1,8 @@
 """The paper's comparator: v and theta in turn, v by Hamiltonian Monte Carlo and theta by Metropolis-Hastings.
 
-Given theta, ``A = R^-1 Kuf`` and ``gamma`` are constants, and with ``mu = A^T v`` the gradient in v,
+Given theta, ``Kuf``, ``R`` and ``gamma`` are constants, and with ``mu = Kuf^T R^-T v`` the gradient in v,
 
-    A dE/dmu - v        E = sum_n E_{N(f_n; mu_n, gamma_n)}[log p(y_n | f_n)],
+    R^-1 Kuf dE/dmu - v        E = sum_n E_{N(f_n; mu_n, gamma_n)}[log p(y_n | f_n)],
 
 costs O(N M). They are kept from sweep to sweep, and replaced, in O(N M^2), by those of an accepted proposal of theta.
 """
@@ -15,30 +15,29 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from freegp.approximation import GaussianFit
-from freegp.likelihoods import Likelihood
 from freegp.model import SparseGP
 from freegp.parameters import from_free, log_jacobian, log_prior
 from freegp.sampling import paper
-from freegp.sampling.chains import WARM_UP, Report, Warm, advance, over_chains
+from freegp.sampling.chains import WARM_UP, Report, Warm, advance
+from freegp.sampling.coordinates import Place
 from freegp.sampling.paper import Leapfrog
 from freegp.sampling.plain import PlainCoordinates, plain_coordinates
 from freegp.sampling.rotation import Info, initial_state
 from freegp.sampling.tuning import LeapfrogSearch, Search, grid_of, log_axis, record_all, squared_jumps
 from freegp.saving import registered
-from freegp.target.blocks import per_datum_part, streamed_map, streamed_sum
-from freegp.target.projection import covariances, whitening
+from freegp.target.kept import Kept, keep, kept_data_term
+from freegp.target.projection import unwhiten
 
 
 class GibbsState(NamedTuple):
-    """What the next sweep needs: where the chain is, and what theta makes of the data, ``A^T`` and ``gamma``."""
+    """What the next sweep needs: where the chain is, and what theta makes of the data."""
 
     position: Float[Array, " X"]
     log_density: Float[Array, ""]
-    projector: Float[Array, "N K M"]
-    variance: Float[Array, "N P"]
+    kept: Kept
 
 
 class GibbsTuning(NamedTuple):
@@ -55,42 +54,15 @@ class GivenParameters(eqx.Module):
     model: SparseGP
     y: Float[Array, " N"]
     free: Float[Array, " T"]
-    projector: Float[Array, "N K M"]
-    variance: Float[Array, "N P"]
+    kept: Kept
 
     def log_density(self, x: Float[Array, " V"]) -> Float[Array, ""]:
         """``log q(v, theta)`` up to a constant, in O(N M), and so is its gradient."""
-        v = x.reshape(self.projector.shape[-1], -1)
+        v = x.reshape(self.kept.cross.shape[-1], -1)
         likelihood = from_free(self.model, self.free).likelihood
-        rows = (self.projector, self.variance, self.y, per_datum_part(likelihood))
-        data = streamed_sum(_expected, (likelihood, v), rows, self.model.block_size)
+        data = kept_data_term(self.kept, likelihood, unwhiten(self.kept.inverse_factors, v), self.y, self.model.block_size)
         prior_v = -0.5 * jnp.sum(jnp.square(v)) - 0.5 * v.size * jnp.log(2.0 * jnp.pi)
         return data + prior_v + log_prior(self.model, self.free) + log_jacobian(self.model, self.free)
-
-
-def _expected(parameters: tuple[Likelihood, Float[Array, "M P"]], rows: PyTree) -> Float[Array, " B"]:
-    (likelihood, v), (projector, variance, y, per_datum) = parameters, rows
-    mean = latent_means(projector, v)
-    return eqx.combine(per_datum, likelihood).expected_log_prob(mean, variance, y)
-
-
-def latent_means(projector: Float[Array, "N K M"], v: Float[Array, "M P"]) -> Float[Array, "N P"]:
-    """``mu = A^T v``, with one A for all latent functions or one for each."""
-    return projector[:, 0] @ v if projector.shape[1] == 1 else jnp.einsum("npm,mp->np", projector, v)
-
-
-def project(model: SparseGP, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K M"], Float[Array, "N P"]]:
-    """``A^T`` of each distinct kernel and ``gamma`` of each latent function, at the model's own parameters; O(N M^2)."""
-    inverse_factors = whitening(covariances(model))
-
-    def block(X: Float[Array, "B D"]) -> tuple[Array, Array]:
-        Kuf = jnp.stack([model.placed.Kuf(kernel, X) for kernel in model.kernels])
-        prior = jnp.stack([kernel.diagonal(X) for kernel in model.kernels])
-        A = inverse_factors @ Kuf
-        gamma = jnp.maximum(prior - jnp.sum(jnp.square(A), axis=1), 0.0)
-        return jnp.moveaxis(A, -1, 0), jnp.broadcast_to(gamma.T, (X.shape[0], model.num_latents))
-
-    return streamed_map(block, X, model.block_size)
 
 
 @registered
@@ -105,7 +77,7 @@ class Gibbs(LeapfrogSearch):
     asked for makes no difference, but 0 asks for no tuning.
 
     ``num_gradients`` counts O(N M^2) evaluations of the target: one for each proposal of theta, and 1/M for each of the O(N M)
-    gradients of v, rounded up to a whole number a sweep. (A proposal of theta needs no gradient, and so is cheaper than a
+    gradients of v. (A proposal of theta needs no gradient, and so is cheaper than a
     gradient of the whole target, by a factor of about 3: seconds are the fairer measure.) ``acceptance`` is the mean over the
     proposals of a sweep, ``energy`` and divergences are those of the HMC.
     """
@@ -115,7 +87,6 @@ class Gibbs(LeapfrogSearch):
     longest_proposal: float = 3.0
     untuned_proposal: float = 0.1
 
-    state_type: ClassVar[Any] = GibbsState
     tuning_type: ClassVar[Any] = GibbsTuning
 
     def prepare(self, fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, " N"]) -> PlainCoordinates:
@@ -126,21 +97,29 @@ class Gibbs(LeapfrogSearch):
         self, mesh: jax.sharding.Mesh, target: PlainCoordinates, keys: PRNGKeyArray, num_draws: int, report: Report
     ) -> Warm:
         """Start and tune; chains move together, each with the settings it tries; progress is told as a share of num_draws."""
-        states = paper.checked_start(start_states(mesh, target, keys))
+        positions = paper.checked_starts(self, mesh, target, keys)
         chains = range(keys.shape[0])
         if num_draws == 0:
             untuned = [(self.untuned_step, self.untuned_max_steps) for _ in chains], [(self.untuned_proposal,) for _ in chains]
-            return Warm(target, states, _tunings(*untuned))
+            return Warm(target, positions, _tunings(*untuned))
         values = [Search(self.leapfrog_grid(), chain, self.spread_rounds) for chain in chains]
         parameters = [Search(self._proposal_grid(), chain, self.spread_rounds) for chain in chains]
         for number in range(self.num_rounds):
             tunings = _tunings([s.propose() for s in values], [s.propose() for s in parameters])
-            start, first = jax.vmap(target.split)(states.position), WARM_UP + number * self.draws_per_round
-            (_, states, _), trail = advance(self, mesh, Warm(target, states, tunings), keys, first, self.draws_per_round)
+            start, first = jax.vmap(target.split)(positions), WARM_UP + number * self.draws_per_round
+            (_, positions, _), trail = advance(self, mesh, Warm(target, positions, tunings), keys, first, self.draws_per_round)
             for searches, at, draws in zip((values, parameters), start, (trail.place.whitened, trail.place.free), strict=True):
                 record_all(searches, squared_jumps(at, draws))
             report(round(num_draws * (number + 1) / self.num_rounds), float(jnp.mean(trail.info.acceptance)))
-        return Warm(target, states, _tunings([s.best() for s in values], [s.best() for s in parameters]))
+        return Warm(target, positions, _tunings([s.best() for s in values], [s.best() for s in parameters]))
+
+    def initial_state(self, target: PlainCoordinates, position: Float[Array, " X"]) -> GibbsState:
+        """A state from a position."""
+        return state_at(target, *target.split(position))
+
+    def place(self, target: PlainCoordinates, state: GibbsState, key: PRNGKeyArray) -> Place:
+        """What a state means."""
+        return target.place(state.position)
 
     def __call__(
         self, key: PRNGKeyArray, state: GibbsState, target: PlainCoordinates, tuning: GibbsTuning
@@ -148,7 +127,7 @@ class Gibbs(LeapfrogSearch):
         """One sweep: v, then theta."""
         key_values, key_parameters = jax.random.split(key)
         state, info = move_values(key_values, state, target, Leapfrog(tuning.step_size, tuning.max_steps))
-        cheap = -(-(info.num_gradients + 1) // state.projector.shape[-1])  # and the one it starts with
+        cheap = (info.num_gradients + 1.0) / target.model.num_inducing  # and the one it starts with
         if target.split(state.position)[1].size == 0:
             return state, info._replace(num_gradients=cheap)
 
@@ -173,7 +152,7 @@ class Gibbs(LeapfrogSearch):
 def move_values(key: PRNGKeyArray, state: GibbsState, target: PlainCoordinates, tuning: Leapfrog) -> tuple[GibbsState, Info]:
     """HMC on v given theta."""
     v, free = target.split(state.position)
-    given = GivenParameters(target.model, target.y, free, state.projector, state.variance)
+    given = GivenParameters(target.model, target.y, free, state.kept)
     moved, info = paper.transition(key, initial_state(v.ravel(), given.log_density), given.log_density, tuning)
     return state._replace(position=jnp.concatenate([moved.position, free]), log_density=moved.log_density), info
 
@@ -196,15 +175,9 @@ def move_parameters(
 
 def state_at(target: PlainCoordinates, v: Float[Array, "M P"], free: Float[Array, " T"]) -> GibbsState:
     """The state at v and theta, its projection made afresh."""
-    projector, variance = project(from_free(target.model, free), target.X)
-    given = GivenParameters(target.model, target.y, free, projector, variance)
-    return GibbsState(jnp.concatenate([v.ravel(), free]), given.log_density(v.ravel()), projector, variance)
-
-
-@eqx.filter_jit
-def start_states(mesh: jax.sharding.Mesh, target: PlainCoordinates, keys: PRNGKeyArray) -> GibbsState:
-    """Every chain at a start of its own."""
-    return over_chains(lambda target, key: state_at(target, *target.split(target.start(key))), mesh, target, keys)
+    kept = keep(from_free(target.model, free), target.X)
+    given = GivenParameters(target.model, target.y, free, kept)
+    return GibbsState(jnp.concatenate([v.ravel(), free]), given.log_density(v.ravel()), kept)
 
 
 def _tunings(leapfrogs: Sequence[Sequence[float] | np.ndarray], proposals: Sequence[Sequence[float] | np.ndarray]) -> GibbsTuning:

@@ -15,4 +15,5 @@ def transition(key: PRNGKeyArray, state: State, log_density: LogDensity, step_si
     mass = jnp.ones_like(state.position)
     new, info = _kernel(key, HMCState(*state), log_density, step_size, mass)
     finite = jnp.isfinite(info.energy)
-    return State(*new), Info(info.acceptance_rate, info.energy, info.num_integration_steps, info.is_divergent, ~finite)
+    num_gradients = info.num_integration_steps.astype(float)
+    return State(*new), Info(info.acceptance_rate, info.energy, num_gradients, info.is_divergent, ~finite)

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from freegp.approximation import GaussianFit
-from freegp.sampling.chains import WARM_UP, Report, Warm, advance, over_chains
+from freegp.sampling.chains import WARM_UP, Report, Warm, advance, settled, start_states
+from freegp.sampling.coordinates import Place
 from freegp.sampling.plain import PlainCoordinates, plain_coordinates
 from freegp.sampling.rotation import Info, LogDensity, Point, State, initial_state, metropolis
 from freegp.sampling.tuning import LeapfrogSearch, Search, record_all, squared_jumps
@@ -37,7 +37,6 @@ class PaperHMC(LeapfrogSearch):
     tuning: then the step size is ``untuned_step`` and Lmax ``untuned_max_steps``.
     """
 
-    state_type: ClassVar[Any] = State
     tuning_type: ClassVar[Any] = Leapfrog
 
     def prepare(self, fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, " N"]) -> PlainCoordinates:
@@ -48,20 +47,28 @@ class PaperHMC(LeapfrogSearch):
         self, mesh: jax.sharding.Mesh, target: PlainCoordinates, keys: PRNGKeyArray, num_draws: int, report: Report
     ) -> Warm:
         """Steps 2 and 3. Chains move together, each with the settings it tries; progress is told as a share of num_draws."""
-        states = checked_start(start_states(mesh, target, keys))
+        positions = checked_starts(self, mesh, target, keys)
         num_chains = keys.shape[0]
         if num_draws == 0:
-            return Warm(target, states, leapfrog_tunings(num_chains * [(self.untuned_step, self.untuned_max_steps)]))
+            return Warm(target, positions, leapfrog_tunings(num_chains * [(self.untuned_step, self.untuned_max_steps)]))
         searches = [Search(self.leapfrog_grid(), chain, self.spread_rounds) for chain in range(num_chains)]
         for number in range(self.num_rounds):
             tunings = leapfrog_tunings([search.propose() for search in searches])
-            start = jax.vmap(target.split)(states.position)
+            start = jax.vmap(target.split)(positions)
             first = WARM_UP + number * self.draws_per_round
-            (_, states, _), trail = advance(self, mesh, Warm(target, states, tunings), keys, first, self.draws_per_round)
+            (_, positions, _), trail = advance(self, mesh, Warm(target, positions, tunings), keys, first, self.draws_per_round)
             jumps = squared_jumps(start[0], trail.place.whitened) + squared_jumps(start[1], trail.place.free)
             record_all(searches, jumps / np.sqrt(tunings.max_steps))
             report(round(num_draws * (number + 1) / self.num_rounds), float(jnp.mean(trail.info.acceptance)))
-        return Warm(target, states, leapfrog_tunings([search.best() for search in searches]))
+        return Warm(target, positions, leapfrog_tunings([search.best() for search in searches]))
+
+    def initial_state(self, target: PlainCoordinates, position: Float[Array, " X"]) -> State:
+        """A state from a position."""
+        return initial_state(position, target.log_density)
+
+    def place(self, target: PlainCoordinates, state: State, key: PRNGKeyArray) -> Place:
+        """What a state means."""
+        return target.place(state.position)
 
     def __call__(self, key: PRNGKeyArray, state: State, target: PlainCoordinates, tuning: Leapfrog) -> tuple[State, Info]:
         """One draw."""
@@ -97,20 +104,18 @@ def leapfrog(
     return jax.lax.fori_loop(0, num_steps, step, (state, momentum))
 
 
-@eqx.filter_jit
-def start_states(mesh: jax.sharding.Mesh, target: PlainCoordinates, keys: PRNGKeyArray) -> State:
-    """Every chain at a start of its own."""
-    return over_chains(lambda target, key: initial_state(target.start(key), target.log_density), mesh, target, keys)
-
-
-def checked_start(states: Any) -> Any:
-    """The states, all of them finite."""
+def checked_starts(
+    sampler: Any, mesh: jax.sharding.Mesh, target: PlainCoordinates, keys: PRNGKeyArray
+) -> Float[Array, "chain X"]:
+    """Every chain at a start of its own, where the density is finite."""
+    positions = jax.vmap(target.start)(keys)
+    states = start_states(sampler, mesh, *settled(mesh, target, positions))
     if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(states)):
         raise FloatingPointError(
             "the target's density is not finite at the Gaussian approximation; tighten the priors, raise jitter, or "
             "standardise the inputs"
         )
-    return states
+    return positions
 
 
 def leapfrog_tunings(settings: Sequence[Sequence[float] | np.ndarray]) -> Leapfrog:

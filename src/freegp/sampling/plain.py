@@ -33,7 +33,7 @@ class PlainCoordinates(eqx.Module):
         """The parts of x: v, and theta in free coordinates."""
         return x[: self.mean.size].reshape(self.mean.shape), x[self.mean.size :]
 
-    def place(self, x: Float[Array, " X"], key: PRNGKeyArray) -> Place:
+    def place(self, x: Float[Array, " X"]) -> Place:
         """What x means: itself."""
         v, free = self.split(x)
         return Place(free, v, jnp.zeros(()))

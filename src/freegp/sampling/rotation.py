@@ -43,7 +43,7 @@ class Info(NamedTuple):
 
     acceptance: Float[Array, ""]
     energy: Float[Array, ""]
-    num_gradients: Int[Array, ""]
+    num_gradients: Float[Array, ""]
     is_divergent: Bool[Array, ""]
     is_nonfinite: Bool[Array, ""]
 
@@ -167,7 +167,7 @@ def metropolis(
     state = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), end.state, start.state)
     finite = _is_finite(error, end.state)
     energy = jnp.where(accepted, energy_of(end), energy_of(start))
-    return state, Info(acceptance, energy, num_gradients, ~finite | (error > DIVERGENCE), ~finite)
+    return state, Info(acceptance, energy, num_gradients.astype(float), ~finite | (error > DIVERGENCE), ~finite)
 
 
 def _error(start: Point, end: Point) -> Float[Array, ""]:

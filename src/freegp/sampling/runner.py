@@ -186,8 +186,9 @@ def _chunk_arrays(draws: Draw) -> dict[str, np.ndarray]:
 
 def _as_arrays(done: Standing) -> dict[str, np.ndarray]:
     """The state after a chunk: enough to go on bit for bit."""
-    groups = {"state": done.warm.states._asdict(), "tuning": done.warm.tunings._asdict(), "target": done.warm.target.tuned()}
+    groups = {"tuning": done.warm.tunings._asdict(), "target": done.warm.target.tuned()}
     arrays = {f"{group}.{name}": np.asarray(array) for group, part in groups.items() for name, array in part.items()}
+    arrays["position"] = np.asarray(done.warm.positions)
     return arrays | {"seconds": np.asarray(done.seconds), "seconds_warmup": np.asarray(done.seconds_warmup)}
 
 
@@ -205,7 +206,7 @@ def _taken_up(plan: Plan, run: RunDirectory) -> Standing | None:
 
     sampler = plan.sampler
     target = sampler.prepare(plan.fit, plan.X, plan.y).with_tuned(group("target."))
-    warm = Warm(target, sampler.state_type(**group("state.")), sampler.tuning_type(**group("tuning.")))
+    warm = Warm(target, saved["position"], sampler.tuning_type(**group("tuning.")))
     done = Standing(warm, float(saved["seconds"]), float(saved["seconds_warmup"]))
     if valid > 1:
         done.chunks = _cut(run.read_draws(valid))

@@ -2,6 +2,7 @@
 
 What a sampler is to the runner (`Sampler`): it makes the target from a fit, warms its chains up, and moves one chain by one draw.
 What the next move needs is its state, what a person reads is `Info`, what warm-up settles is its tuning: three types, of arrays.
+Between chunks, and on disk, a chain is its position alone, from which the sampler makes its state.
 """
 
 import math
@@ -13,9 +14,9 @@ import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from freegp.approximation import GaussianFit
-from freegp.sampling import nuts, rotation
+from freegp.sampling import alternating, nuts, rotation
 from freegp.sampling.chains import Report, Warm
-from freegp.sampling.coordinates import SiteCoordinates
+from freegp.sampling.coordinates import Place, SiteCoordinates
 from freegp.sampling.gibbs import Gibbs
 from freegp.sampling.paper import PaperHMC
 from freegp.sampling.rotation import Info, State
@@ -27,14 +28,19 @@ from freegp.saving import registered
 class Sampler(Protocol):
     """What the runner needs; each is a frozen, registered dataclass, so that a run can be saved and compiled programs kept."""
 
-    state_type: ClassVar[Any]
     tuning_type: ClassVar[Any]
 
     def prepare(self, fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, " N"]) -> Any:
-        """The target: a module of arrays with ``log_density(x)``, ``place(position, key)``, ``tuned()`` and ``with_tuned()``."""
+        """The target: a module of arrays with ``log_density(x)``, ``tuned()`` and ``with_tuned()``."""
 
     def warm_up(self, mesh: jax.sharding.Mesh, target: Any, keys: PRNGKeyArray, num_draws: int, report: Report) -> Warm:
         """Start the chains (one key each), tune, and say how it goes."""
+
+    def initial_state(self, target: Any, position: Float[Array, " X"]) -> Any:
+        """The state of a chain at a position, of which it has a field, and one of the log density."""
+
+    def place(self, target: Any, state: Any, key: PRNGKeyArray) -> Place:
+        """What a state means in terms of the model."""
 
     def __call__(self, key: PRNGKeyArray, state: Any, target: Any, tuning: Any) -> tuple[Any, Info]:
         """One draw of one chain."""
@@ -46,7 +52,6 @@ class Sampler(Protocol):
 class InSiteCoordinates:
     """What the samplers in site coordinates share: where they move, and how they are warmed up."""
 
-    state_type: ClassVar[Any] = State
     tuning_type: ClassVar[Any] = StepSize
     longest_step: ClassVar[float]
     target_acceptance: float
@@ -65,7 +70,15 @@ class InSiteCoordinates:
         """Towards the acceptance that is wanted."""
         return tuning.adapted(self.target_acceptance - info.acceptance, self.longest_step)
 
-    def __call__(self, key: PRNGKeyArray, state: State, target: SiteCoordinates, tuning: StepSize) -> tuple[State, Info]:
+    def initial_state(self, target: SiteCoordinates, position: Float[Array, " X"]) -> Any:
+        """A state from a position."""
+        return rotation.initial_state(position, target.log_density)
+
+    def place(self, target: SiteCoordinates, state: Any, key: PRNGKeyArray) -> Place:
+        """What a state means; the key is for what is drawn afresh."""
+        return target.place(state.position, key)
+
+    def __call__(self, key: PRNGKeyArray, state: Any, target: SiteCoordinates, tuning: StepSize) -> tuple[Any, Info]:
         """One draw."""
         raise NotImplementedError
 
@@ -73,16 +86,36 @@ class InSiteCoordinates:
 @registered
 @dataclass(frozen=True)
 class RotationHMC(InSiteCoordinates):
-    """``"sites"``: rotation HMC in site coordinates; trajectories of about ``turn`` radians, the step tuned to the acceptance."""
+    """``"sites"``: rotation HMC in site coordinates; trajectories of about ``turn`` radians, the step tuned to the acceptance.
+
+    Up to ``most_sliced`` parameters are moved apart from the values, by elliptical slices, which costs far less (`alternating`);
+    more of them, or more data than can be kept, move with the values.
+    """
 
     target_acceptance: float = 0.8
     turn: float = 0.5 * math.pi
     jitter: float = 0.25
+    most_sliced: int = 5
 
     longest_step: ClassVar[float] = 0.5 * math.pi
 
-    def __call__(self, key: PRNGKeyArray, state: State, target: SiteCoordinates, tuning: StepSize) -> tuple[State, Info]:
+    def _alternates(self, target: SiteCoordinates) -> bool:
+        return target.location.size <= self.most_sliced and alternating.is_possible(target)
+
+    def initial_state(self, target: SiteCoordinates, position: Float[Array, " X"]) -> Any:
+        """A state from a position."""
+        return (
+            alternating.initial_state(target, position) if self._alternates(target) else super().initial_state(target, position)
+        )
+
+    def place(self, target: SiteCoordinates, state: Any, key: PRNGKeyArray) -> Place:
+        """What a state means; the key is for what is drawn afresh."""
+        return alternating.place(target, state, key) if self._alternates(target) else super().place(target, state, key)
+
+    def __call__(self, key: PRNGKeyArray, state: Any, target: SiteCoordinates, tuning: StepSize) -> tuple[Any, Info]:
         """One draw."""
+        if self._alternates(target):
+            return alternating.transition(key, state, target, tuning.step_size, self.turn, self.jitter)
         return rotation.transition(key, state, target.log_density, tuning.step_size, self.turn, self.jitter)
 
 

@@ -10,9 +10,8 @@ import numpy as np
 from blackjax.optimizers.dual_averaging import DualAveragingState, dual_averaging
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from freegp.sampling.chains import CHUNK, WARM_UP, Report, Warm, advance, over_chains, settled
+from freegp.sampling.chains import CHUNK, WARM_UP, Report, Warm, advance, settled, start_states
 from freegp.sampling.coordinates import Place, SiteCoordinates
-from freegp.sampling.rotation import State, initial_state
 
 if TYPE_CHECKING:
     from freegp.sampling.samplers import InSiteCoordinates
@@ -69,7 +68,7 @@ def warm_up(
     """
     coordinates, keys = settled(mesh, coordinates, keys)
     steps = jnp.full(keys.shape[0], 0.25 * sampler.longest_step)
-    warm = Warm(coordinates, dispersed_states(mesh, coordinates, keys), adapting(steps))
+    warm = Warm(coordinates, dispersed(sampler, mesh, coordinates, keys), adapting(steps))
     size = max(1, num_draws // NUM_WINDOWS)
     seen: list[Place] = []
     for window in range(NUM_WINDOWS if num_draws else 0):
@@ -81,8 +80,8 @@ def warm_up(
         if window == 0:
             seen = []
         if window in RESCALE_AFTER and num_draws >= 10 * NUM_WINDOWS:
-            target, states = _rescaled(mesh, warm.target, seen)
-            warm, seen = Warm(target, states, adapting(jnp.exp(warm.tunings.log_x_avg))), []
+            target, positions = _rescaled(warm.target, seen)
+            warm, seen = Warm(target, positions, adapting(jnp.exp(warm.tunings.log_x_avg))), []
     found = jnp.mean(warm.tunings.log_x_avg) if num_draws else jnp.mean(warm.tunings.log_x)
     _notice(float(jnp.exp(found)) / sampler.longest_step, float(warm.target.strength))
     return warm._replace(tunings=adapting(jnp.full(keys.shape[0], jnp.exp(found)), is_adapting=False))
@@ -98,39 +97,38 @@ def _notice(share: float, strength: float) -> None:
         )
 
 
-@eqx.filter_jit
-def start_states(mesh: jax.sharding.Mesh, coordinates: SiteCoordinates, positions: Float[Array, "chain X"]) -> State:
-    """States of all chains from their positions."""
-    return over_chains(lambda c, position: initial_state(position, c.log_density), mesh, coordinates, positions)
-
-
-def dispersed_states(mesh: jax.sharding.Mesh, coordinates: SiteCoordinates, keys: PRNGKeyArray) -> State:
+def dispersed(
+    sampler: "InSiteCoordinates", mesh: jax.sharding.Mesh, coordinates: SiteCoordinates, keys: PRNGKeyArray
+) -> Float[Array, "chain X"]:
     """Starts twice as wide as the target is believed to be, each drawn in until its density is finite."""
     size = coordinates.num_dimensions
     directions = jax.vmap(lambda key: jax.random.normal(jax.random.fold_in(key, 2**31 - 1), (size,)))(keys)
     scales = np.full(keys.shape[0], DISPERSION)
     for _ in range(12):
-        states = start_states(mesh, *settled(mesh, coordinates, jnp.asarray(scales)[:, None] * directions))
-        finite = np.isfinite(states.log_density) & np.isfinite(states.gradient).all(axis=1)
+        positions = jnp.asarray(scales)[:, None] * directions
+        states = start_states(sampler, mesh, *settled(mesh, coordinates, positions))
+        finite = np.all([np.isfinite(_flat_rows(leaf)).all(axis=1) for leaf in jax.tree.leaves(states)], axis=0)
         if finite.all():
-            return states
+            return positions
         scales = np.where(finite, scales, 0.5 * scales)
     raise FloatingPointError(
         "the target's density is not finite anywhere near the fit; tighten the priors, raise jitter, or standardise the inputs"
     )
 
 
-def _rescaled(mesh: jax.sharding.Mesh, coordinates: SiteCoordinates, windows: list[Place]) -> tuple[SiteCoordinates, State]:
+def _rescaled(coordinates: SiteCoordinates, windows: list[Place]) -> tuple[SiteCoordinates, Float[Array, "chain X"]]:
     pooled = jax.tree.map(lambda *parts: jnp.concatenate([_flat(part) for part in parts]), *windows)
-    last = jax.tree.map(lambda part: part[:, -1], windows[-1])
-    changed, positions = settled(mesh, *_rescale(coordinates, pooled, last))
-    return changed, start_states(mesh, changed, positions)
+    return _rescale(coordinates, pooled, jax.tree.map(lambda part: part[:, -1], windows[-1]))
 
 
 @eqx.filter_jit
 def _rescale(coordinates: SiteCoordinates, draws: Place, last: Place) -> tuple[SiteCoordinates, Float[Array, "chain X"]]:
     changed = coordinates.rescaled(draws.free, draws.whitened)
     return changed, jax.lax.map(changed.position, last)
+
+
+def _flat_rows(leaf: Array) -> np.ndarray:
+    return np.asarray(leaf).reshape(leaf.shape[0], -1)
 
 
 def _flat(part: Float[Array, "chain draw ..."]) -> Float[Array, "sample ..."]:

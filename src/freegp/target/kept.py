@@ -1,0 +1,49 @@
+"""What given parameters make of the data, kept so that other inducing values cost O(N M) and not O(N M^2)."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from freegp.likelihoods import Likelihood
+from freegp.model import SparseGP
+from freegp.target.blocks import per_datum_part, streamed_map, streamed_sum
+from freegp.target.projection import covariances, whitening
+
+
+class Kept(eqx.Module):
+    """``R^-1`` and ``Kfu`` of each distinct kernel, and ``gamma``, what inducing values leave of the prior variance."""
+
+    inverse_factors: Float[Array, "K M M"]
+    cross: Float[Array, "N K M"]
+    variance: Float[Array, "N P"]
+
+
+def keep(model: SparseGP, X: Float[Array, "N D"]) -> Kept:
+    """What the model's own parameters make of the inputs; O(N M^2)."""
+    inverse_factors = whitening(covariances(model))
+
+    def block(X: Float[Array, "B D"]) -> tuple[Array, Array]:
+        Kuf = jnp.stack([model.placed.Kuf(kernel, X) for kernel in model.kernels])
+        prior = jnp.stack([kernel.diagonal(X) for kernel in model.kernels])
+        gamma = jnp.maximum(prior - jnp.sum(jnp.square(inverse_factors @ Kuf), axis=1), 0.0)
+        return jnp.moveaxis(Kuf, -1, 0), jnp.broadcast_to(gamma.T, (X.shape[0], model.num_latents))
+
+    return Kept(inverse_factors, *streamed_map(block, X, model.block_size))
+
+
+def latent_means(cross: Float[Array, "N K M"], weights: Float[Array, "M P"]) -> Float[Array, "N P"]:
+    """``mu = Kfu weights``, with one Kfu for all latent functions or one for each."""
+    return cross[:, 0] @ weights if cross.shape[1] == 1 else jnp.einsum("npm,mp->np", cross, weights)
+
+
+def kept_data_term(
+    kept: Kept, likelihood: Likelihood, weights: Float[Array, "M P"], y: Float[Array, " N"], block_size: int
+) -> Float[Array, ""]:
+    """``sum_n E[log p(y_n | f_n)]`` for weights ``Kuu^-1 u``; it and its gradient in the weights cost O(N M)."""
+    rows = (kept.cross, kept.variance, y, per_datum_part(likelihood))
+    return streamed_sum(_expected, (likelihood, weights), rows, block_size)
+
+
+def _expected(parameters: tuple[Likelihood, Float[Array, "M P"]], rows: PyTree) -> Float[Array, " B"]:
+    (likelihood, weights), (cross, variance, y, per_datum) = parameters, rows
+    return eqx.combine(per_datum, likelihood).expected_log_prob(latent_means(cross, weights), variance, y)
