@@ -5,8 +5,12 @@ import subprocess
 import sys
 
 COMPILES = """
-import jax, jax.numpy as jnp, freegp
-jax.jit(lambda x: jnp.linalg.svd(jnp.sort(x @ x.T))[0])(jnp.eye(5)).block_until_ready()
+import freegp, jax, jax.numpy as jnp
+def slow_to_compile(x):
+    for i in range(30):
+        x = jnp.sort(jnp.sin(x @ x + i), axis=i % 2)
+    return x
+jax.jit(slow_to_compile)(jnp.eye(5)).block_until_ready()
 """
 
 
@@ -36,3 +40,29 @@ def test_the_programs_own_choices_stand(tmp_path):
     own = {"JAX_COMPILATION_CACHE_DIR": "mine", "JAX_NUM_CPU_DEVICES": "3"}
     assert output_of(code, XDG_CACHE_HOME=str(tmp_path), **own)[0] == "mine 3"
     assert not (tmp_path / "freegp").exists()
+
+
+SPREAD = """
+import jax, jax.numpy as jnp, numpy as np, freegp as fg
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+rng = np.random.default_rng(0)
+X, v = rng.uniform(0, 5, (1004, 2)), rng.normal(size=(9, 1))
+y = rng.poisson(1.0, 1004).astype(float)
+rows = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), PartitionSpec("data"))
+for block_size, expected in ((2048, "f64[1,9,251]"), (100, "f64[1,9,23]")):
+    model = fg.SparseGP(fg.kernels.RBF(1.0, [0.9, 1.4]), fg.likelihoods.Poisson(0.5), inducing=X[:9], block_size=block_size)
+    model = model.prepared(X)
+    density = lambda X, y, free, v: fg.log_density(model, X, y, free, v)
+    both = jax.jit(jax.value_and_grad(density, argnums=(2, 3)))
+    at = jnp.array([0.1, -0.2, 0.3]), jnp.asarray(v)
+    alone, spread = both(jnp.asarray(X), jnp.asarray(y), *at), both(jax.device_put(X, rows), jax.device_put(y, rows), *at)
+    gaps = jax.tree.map(lambda a, b: np.max(np.abs(a - b) / (1.0 + np.abs(a))), jax.device_get(alone), jax.device_get(spread))
+    text = both.lower(jax.device_put(X, rows), jax.device_put(y, rows), *at).compile().as_text()
+    print(max(jax.tree.leaves(gaps)) < 1e-10, "all-reduce" in text, expected in text)
+"""
+
+
+def test_data_spread_over_devices_change_neither_value_nor_gradient():
+    """Each device has a part of the rows; what they add up to is the same, and not that times their number."""
+    assert output_of(SPREAD, JAX_NUM_CPU_DEVICES="4")[0] == "\n".join(["True True True"] * 2)

@@ -5,14 +5,17 @@ import functools
 import hashlib
 import os
 import platform
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA warns of every program it reads back; errors are still shown
+SILENCED = "jaxlib" not in sys.modules or os.environ.get("TF_CPP_MIN_LOG_LEVEL") in ("2", "3")
+"""XLA warns of every program it reads back, unless told not to before it is loaded; its errors are still shown."""
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import jax
-from threadpoolctl import threadpool_limits
+import jax  # noqa: E402
+from threadpoolctl import threadpool_limits  # noqa: E402
 
 MOST_DEVICES = 8
 MOST_BYTES_KEPT = 2**29
@@ -38,7 +41,7 @@ def _make_devices() -> None:
 
 def _keep_compiled_programs() -> None:
     """Compiling takes longer than most fits, so what was compiled once is read back by the next process that needs it."""
-    if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
+    if jax.config.jax_compilation_cache_dir is not None or not SILENCED:  # type: ignore[attr-defined]
         return
     folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "freegp" / f"compiled-{_processor()}"
     with contextlib.suppress(OSError, RuntimeError):  # no home, or one that cannot be written to: compile anew each time

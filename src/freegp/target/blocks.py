@@ -35,7 +35,7 @@ def streamed_map(term: Callable[[PyTree], PyTree], rows: PyTree, block_size: int
         return term(rows)
     blocks, _ = _cut(rows, num_rows, block_size)
     results = jax.lax.map(term, blocks)
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:num_rows], results)
+    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:])[:num_rows], results)
 
 
 def per_datum_part(likelihood: Likelihood) -> PyTree:
@@ -48,16 +48,19 @@ def per_datum_part(likelihood: Likelihood) -> PyTree:
 
 
 def _cut(rows: PyTree, num_rows: int, block_size: int) -> tuple[PyTree, Float[Array, "blocks block"]]:
-    """Rows in equal blocks, the last filled up with copies of the first row, and a mask that leaves the copies out."""
+    """Rows in equal blocks, filled up with copies of the first row, and a mask that leaves the copies out.
+
+    A block takes every so-manieth row, and so a part of every device's, where the rows are spread over several.
+    """
     num_blocks = -(-num_rows // block_size)
     size = -(-num_rows // num_blocks)
     padding = num_blocks * size - num_rows
 
     def cut(x: Array) -> Array:
         padded = jnp.concatenate([x, jnp.broadcast_to(x[:1], (padding, *x.shape[1:]))]) if padding else x
-        return padded.reshape(num_blocks, size, *x.shape[1:])
+        return jnp.swapaxes(padded.reshape(size, num_blocks, *x.shape[1:]), 0, 1)
 
-    mask = (jnp.arange(num_blocks * size) < num_rows).reshape(num_blocks, size)
+    mask = (jnp.arange(num_blocks * size) < num_rows).reshape(size, num_blocks).T
     return jax.tree.map(cut, rows), mask
 
 
