@@ -2,8 +2,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.installed-docs
 
-.PHONY: venv demo test test-slow check bench clean
+.PHONY: venv demo test test-slow check bench docs pictures clean
 .NOTPARALLEL:
 
 venv: $(STAMP)
@@ -32,5 +33,16 @@ test-slow: venv
 bench: venv
 	$(BIN)/python benchmarks/run.py
 
+docs: $(DOCS_STAMP)
+	$(BIN)/sphinx-build -W --keep-going -n -q -d docs/_build/doctrees docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --editable ".[docs]"
+	touch $@
+
+pictures: venv
+	cd docs/pictures && for name in quickstart classify map_points; do ../../$(BIN)/python ../../examples/$$name.py || exit 1; done
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

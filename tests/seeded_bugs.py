@@ -74,15 +74,22 @@ BUGS = (
     Bug(
         "slice at a level that forgets the Gaussian",
         "sampling/alternating.py",
-        "    level = start + 0.5 * jnp.sum(jnp.square(held.zeta)) + jnp.log(jax.random.uniform(key_level))\n",
-        "    level = start + jnp.log(jax.random.uniform(key_level))\n",
+        "    level = log_density + 0.5 * jnp.sum(jnp.square(zeta)) + jnp.log(jax.random.uniform(key_level))\n",
+        "    level = log_density + jnp.log(jax.random.uniform(key_level))\n",
         (EXACT,),
     ),
     Bug(
         "what moved parameters make of the data not kept",
         "sampling/alternating.py",
-        "    state = AlternatingState(jnp.concatenate([z, end.held.zeta]), end.log_density, end.held)\n",
-        "    state = AlternatingState(jnp.concatenate([z, end.held.zeta]), end.log_density, held)\n",
+        "    return AlternatingState(jnp.concatenate([z, zeta]), value, held), told\n",
+        "    return AlternatingState(jnp.concatenate([z, zeta]), value, state.held), told\n",
+        (EXACT,),
+    ),
+    Bug(
+        "moved with v held, and the volume forgotten",
+        "sampling/alternating.py",
+        "state.log_density - start.log_volume, there",
+        "state.log_density, there",
         (EXACT,),
     ),
     Bug(

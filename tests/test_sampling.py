@@ -46,13 +46,24 @@ PROBLEMS = {
     "StudentT": (model(fg.likelihoods.StudentT(0.3, 3.0), ("kernel.variance", "likelihood")), OUTLIERS),
     "Softmax": (model(fg.likelihoods.Softmax(3)), CLASSES),
 }
+
+
+class Weakened(fg.RotationHMC):
+    """With sites at half their strength, as a warm-up may leave them, parameters are moved with v held too."""
+
+    def prepare(self, fit, X, y):
+        target = super().prepare(fit, X, y)
+        return target.with_tuned(target.tuned() | {"strength": jnp.asarray(0.5)})
+
+
 SAMPLERS = {"sites": "sites", "jointly": fg.RotationHMC(most_sliced=-1), "nuts": "nuts"}
+EVERY = SAMPLERS | {"weakened": Weakened()}
 
 
 def draw(given, y, name="sites", **kwargs):
     fit = fg.fit_gaussian(given, X, y, train_inducing=False)
     settings = {"num_samples": 1000, "num_warmup": 120, "num_chains": 2, "seed": 1} | kwargs
-    return fg.sample(given, X, y, fit=fit, sampler=SAMPLERS[name], **settings)
+    return fg.sample(given, X, y, fit=fit, sampler=EVERY[name], **settings)
 
 
 def assert_moments(draws, mean, covariance=None):
@@ -77,11 +88,12 @@ class TestExactAnswers:
         S = np.linalg.inv(np.eye(7) + A @ A.T / 0.1)
         assert_moments(posterior.whitened[..., 0], S @ A @ REAL / 0.1, S)
 
-    @pytest.mark.parametrize("sampler", ["sites", "jointly", pytest.param("nuts", marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("sampler", ["sites", "weakened", "jointly", pytest.param("nuts", marks=pytest.mark.slow)])
     def test_parameter_against_the_grid(self, sampler):
         """Gaussian noise: q(theta) ∝ p(theta) exp(Titsias' bound)."""
         given = model(fg.likelihoods.Gaussian(0.1), ("kernel.variance", "likelihood"))
-        posterior = draw(given, REAL, sampler, num_samples=2000)
+        num_warmup = 50 if sampler == "weakened" else 120  # too few to change the strength
+        posterior = draw(given, REAL, sampler, num_samples=2000, num_warmup=num_warmup)
         grid = np.linspace(0.2, 3.0, 281)
         log_density = [titsias_bound(rbf(1.2, at), Z, X, 0.1, REAL, 1e-6) + np.log(at) - 2.0 * at for at in grid]
         weights = np.exp(log_density - np.max(log_density))

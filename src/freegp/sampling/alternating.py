@@ -3,10 +3,12 @@
 With the parameters held, what they make of the data is kept, and z moves by rotation HMC in O(N M) a step, for little. With z
 held, the parameters move by an elliptical slice (Murray, Adams & MacKay 2010), which needs no gradient, no tuning and one to two
 values of the target. In other coordinates such moves hardly get anywhere, since v and theta hold each other fast; in these they
-are nearly independent, and both nearly standard normal, and so each move is nearly a draw of its own.
+are nearly independent, and both nearly standard normal, and so each move is nearly a draw of its own. Where warm-up had to weaken
+the sites, for they say too much, a second slice moves the parameters with v held instead of z (interweaving: Yu & Meng 2011).
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +54,10 @@ def is_possible(target: SiteCoordinates) -> bool:
 def hold(target: SiteCoordinates, zeta: Float[Array, " T"]) -> Held:
     """What these parameters make of the data and of the sites; O(N M^2)."""
     free = target.location + target.factor @ zeta
-    kept = keep(from_free(target.model, free), target.X)
+    return _with_sites(target, zeta, free, keep(from_free(target.model, free), target.X))
+
+
+def _with_sites(target: SiteCoordinates, zeta: Float[Array, " T"], free: Float[Array, " T"], kept: Kept) -> Held:
     precision = jnp.swapaxes(kept.inverse_factors, -1, -2) @ kept.inverse_factors
     H, linear = target.site_gaussian(precision)
     inverse = jax.vmap(inverse_cholesky)(jnp.broadcast_to(H, (linear.shape[1], *H.shape[1:])))
@@ -71,14 +76,20 @@ def _whitened(target: SiteCoordinates, held: Held, z: Float[Array, " Z"]) -> Flo
     return each(held.kept.inverse_factors, held.mean + each(held.spread, standard))
 
 
+def _log_density(
+    target: SiteCoordinates, kept: Kept, free: Float[Array, " T"], whitened: Float[Array, "M C"]
+) -> Float[Array, ""]:
+    """Of v and theta; O(N M)."""
+    model = target.model
+    weights = each(jnp.swapaxes(kept.inverse_factors, -1, -2), whitened) @ target.mixing
+    data = kept_data_term(kept, from_free(model, free).likelihood, weights, target.y, model.block_size)
+    prior = -0.5 * jnp.sum(jnp.square(whitened)) - 0.5 * whitened.size * jnp.log(2.0 * jnp.pi)
+    return data + prior + log_prior(model, free) + log_jacobian(model, free)
+
+
 def log_density(target: SiteCoordinates, held: Held, z: Float[Array, " Z"]) -> Float[Array, ""]:
     """The target's log density at z and the parameters held; O(N M), and so is its gradient in z."""
-    model = target.model
-    whitened = _whitened(target, held, z)
-    weights = each(jnp.swapaxes(held.kept.inverse_factors, -1, -2), whitened) @ target.mixing
-    data = kept_data_term(held.kept, from_free(model, held.free).likelihood, weights, target.y, model.block_size)
-    prior = -0.5 * jnp.sum(jnp.square(whitened)) - 0.5 * whitened.size * jnp.log(2.0 * jnp.pi)
-    return data + prior + log_prior(model, held.free) + log_jacobian(model, held.free) + held.log_volume
+    return _log_density(target, held.kept, held.free, _whitened(target, held, z)) + held.log_volume
 
 
 def initial_state(target: SiteCoordinates, position: Float[Array, " X"]) -> AlternatingState:
@@ -109,52 +120,105 @@ def transition(
 
     moved, info = rotation.transition(key_values, rotation.initial_state(z.ravel(), given), given, step_size, turn, jitter)
     info = info._replace(num_gradients=(info.num_gradients + 1.0) / target.model.num_inducing)
+    state = AlternatingState(jnp.concatenate([moved.position, zeta]), moved.log_density, state.held)
     if zeta.size == 0:
-        return AlternatingState(moved.position, moved.log_density, state.held), info
-    state, slice_info = move_parameters(key_parameters, moved.position, moved.log_density, state.held, target)
-    num_tries, is_nonfinite = slice_info
-    return state, info._replace(num_gradients=info.num_gradients + num_tries, is_nonfinite=info.is_nonfinite | is_nonfinite)
+        return state, info
+
+    def also_with_v_held(moved: tuple[AlternatingState, SliceInfo]) -> tuple[AlternatingState, SliceInfo]:
+        state, first = moved
+        state, second = slice_given_whitened(jax.random.fold_in(key_parameters, 1), state, target)
+        return state, SliceInfo(first.num_values + second.num_values, first.is_nonfinite | second.is_nonfinite)
+
+    moved_parameters = slice_given_values(key_parameters, state, target)
+    state, told = jax.lax.cond(target.strength < 1.0, also_with_v_held, lambda moved: moved, moved_parameters)
+    return state, info._replace(
+        num_gradients=info.num_gradients + told.num_values, is_nonfinite=info.is_nonfinite | told.is_nonfinite
+    )
 
 
-class _Slice(NamedTuple):
-    """A slice being narrowed: its ends, the angle tried, the state there, and whether it is on the slice."""
+class SliceInfo(NamedTuple):
+    """How many values of the target a slice took, and whether any was not a number."""
+
+    num_values: Int[Array, ""]
+    is_nonfinite: Bool[Array, ""]
+
+
+def slice_given_values(key: PRNGKeyArray, state: AlternatingState, target: SiteCoordinates) -> tuple[AlternatingState, SliceInfo]:
+    """The parameters moved, z being held."""
+    z = target.split(state.position)[0].ravel()
+
+    def there(zeta: Float[Array, " T"]) -> tuple[Held, Float[Array, ""]]:
+        held = hold(target, zeta)
+        return held, log_density(target, held, z)
+
+    zeta, held, value, told = elliptical_slice(key, state.held.zeta, state.held, state.log_density, there)
+    return AlternatingState(jnp.concatenate([z, zeta]), value, held), told
+
+
+def slice_given_whitened(
+    key: PRNGKeyArray, state: AlternatingState, target: SiteCoordinates
+) -> tuple[AlternatingState, SliceInfo]:
+    """The parameters moved, v being held; z, which says what v is, goes with them."""
+    start = state.held
+    whitened = _whitened(target, start, target.split(state.position)[0].ravel())
+
+    def there(zeta: Float[Array, " T"]) -> tuple[Kept, Float[Array, ""]]:
+        free = target.location + target.factor @ zeta
+        kept = keep(from_free(target.model, free), target.X)
+        return kept, _log_density(target, kept, free, whitened)
+
+    zeta, kept, value, told = elliptical_slice(key, start.zeta, start.kept, state.log_density - start.log_volume, there)
+    free = target.location + target.factor @ zeta
+    held = _with_sites(target, zeta, free, kept)
+    z, _ = target.standardize(free, whitened @ target.mixing)
+    z = (z - target.z_location) / target.z_scale
+    return AlternatingState(jnp.concatenate([z.ravel(), zeta]), value + held.log_volume, held), told
+
+
+Payload = TypeVar("Payload")
+
+
+class _Slice(NamedTuple, Generic[Payload]):
+    """A slice being narrowed: its ends, the point tried, what is known there, and whether it is on the slice."""
 
     low: Float[Array, ""]
     high: Float[Array, ""]
-    angle: Float[Array, ""]
-    held: Held
+    zeta: Float[Array, " T"]
+    payload: Payload
     log_density: Float[Array, ""]
     is_on_slice: Bool[Array, ""]
-    is_nonfinite: Bool[Array, ""]
-    num_tries: Int[Array, ""]
+    told: SliceInfo
 
 
-def move_parameters(
-    key: PRNGKeyArray, z: Float[Array, " Z"], start: Float[Array, ""], held: Held, target: SiteCoordinates
-) -> tuple[AlternatingState, tuple[Int[Array, ""], Bool[Array, ""]]]:
-    """An elliptical slice of zeta, z being held, from a point of log density ``start``.
+def elliptical_slice(
+    key: PRNGKeyArray,
+    zeta: Float[Array, " T"],
+    payload: Payload,
+    log_density: Float[Array, ""],
+    there: Callable[[Float[Array, " T"]], tuple[Payload, Float[Array, ""]]],
+) -> tuple[Float[Array, " T"], Payload, Float[Array, ""], SliceInfo]:
+    """A move of zeta that leaves a density as it is: the new point, and what ``there`` says of it.
 
     Along the ellipse ``zeta cos a + nu sin a``, nu ~ N(0, I), angles are drawn from a bracket that every failure narrows towards
-    a = 0, the present place, until one is as likely, beside N(0, I), as a level drawn below the present. Also returns the
-    number of values and whether any was not a number.
+    a = 0, the present place, until one is as likely, beside N(0, I), as a level drawn below the present.
     """
     key_ellipse, key_level, key_angle = jax.random.split(key, 3)
-    nu = jax.random.normal(key_ellipse, held.zeta.shape)
-    level = start + 0.5 * jnp.sum(jnp.square(held.zeta)) + jnp.log(jax.random.uniform(key_level))
+    nu = jax.random.normal(key_ellipse, zeta.shape)
+    level = log_density + 0.5 * jnp.sum(jnp.square(zeta)) + jnp.log(jax.random.uniform(key_level))
 
-    def attempt(slice_: _Slice) -> _Slice:
-        low, high, number = slice_.low, slice_.high, slice_.num_tries
+    def attempt(slice_: _Slice[Payload]) -> _Slice[Payload]:
+        low, high, number = slice_.low, slice_.high, slice_.told.num_values
         angle = jax.random.uniform(jax.random.fold_in(key_angle, number), minval=low, maxval=high)
         angle = jnp.where(number < MOST_TRIES, angle, 0.0)
-        there = hold(target, held.zeta * jnp.cos(angle) + nu * jnp.sin(angle))
-        value = log_density(target, there, z)
-        is_on_slice = (value + 0.5 * jnp.sum(jnp.square(there.zeta)) > level) | (number >= MOST_TRIES)
+        tried = zeta * jnp.cos(angle) + nu * jnp.sin(angle)
+        payload, value = there(tried)
+        is_on_slice = (value + 0.5 * jnp.sum(jnp.square(tried)) > level) | (number >= MOST_TRIES)
         ends = jnp.where(angle < 0.0, angle, low), jnp.where(angle < 0.0, high, angle)
-        return _Slice(*ends, angle, there, value, is_on_slice, slice_.is_nonfinite | ~jnp.isfinite(value), number + 1)
+        told = SliceInfo(number + 1, slice_.told.is_nonfinite | ~jnp.isfinite(value))
+        return _Slice(*ends, tried, payload, value, is_on_slice, told)
 
     first = jax.random.uniform(jax.random.fold_in(key_angle, MOST_TRIES + 1), maxval=2.0 * jnp.pi)
-    no = jnp.asarray(False)
-    whole = _Slice(first - 2.0 * jnp.pi, first, first, held, start, no, no, jnp.asarray(0))
+    nothing = SliceInfo(jnp.asarray(0), jnp.asarray(False))
+    whole = _Slice(first - 2.0 * jnp.pi, first, zeta, payload, log_density, jnp.asarray(False), nothing)
     end = jax.lax.while_loop(lambda slice_: ~slice_.is_on_slice, attempt, whole)
-    state = AlternatingState(jnp.concatenate([z, end.held.zeta]), end.log_density, end.held)
-    return state, (end.num_tries, end.is_nonfinite)
+    return end.zeta, end.payload, end.log_density, end.told
