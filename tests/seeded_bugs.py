@@ -81,8 +81,8 @@ BUGS = (
     Bug(
         "what moved parameters make of the data not kept",
         "sampling/alternating.py",
-        "    return AlternatingState(jnp.concatenate([z, zeta]), value, held), told\n",
-        "    return AlternatingState(jnp.concatenate([z, zeta]), value, state.held), told\n",
+        "    return AlternatingState(jnp.concatenate([z, zeta]), value, held), told.and_another(*new)\n",
+        "    return AlternatingState(jnp.concatenate([z, zeta]), value, state.held), told.and_another(*new)\n",
         (EXACT,),
     ),
     Bug(

@@ -1,5 +1,6 @@
 import pickle
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -333,11 +334,27 @@ def test_sampled_estimator_survives_pickling(sampled):
     assert sampled.posterior_.free.shape[:2] == (1, 60)
 
 
+def test_joblib_keeps_estimators(sampled, classifier, tmp_path):
+    for fitted, method in ((sampled, "predict"), (classifier, "predict_proba")):
+        joblib.dump(fitted, tmp_path / "fitted.joblib")
+        again = joblib.load(tmp_path / "fitted.joblib")
+        np.testing.assert_array_equal(getattr(again, method)(X), getattr(fitted, method)(X))
+        assert str(again.approximation_) == str(fitted.approximation_)
+
+
+def test_as_many_points_as_it_takes():
+    fitted = GPClassifier(inducing="auto", method="gaussian").fit(X, LABELS)
+    assert "M = " in fitted.approximation_.message
+    assert not fitted.approximation_.sparsity.matters
+    assert fitted.model_.num_inducing <= 40
+    assert clone(fitted).inducing == "auto"
+
+
 @pytest.mark.slow
 def test_default_chains_converge_without_a_warning():
     fitted = GPClassifier().fit(X, LABELS)  # a warning would be an error
     assert fitted.diagnostics_.converged
-    assert fitted.posterior_.free.shape[:2] == (4, 500)
+    assert fitted.posterior_.free.shape[:2] == (4, 1000)
     assert fitted.score(X, LABELS) > 0.85
 
 

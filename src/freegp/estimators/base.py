@@ -1,15 +1,11 @@
-"""What the estimators share: checked and standardised inputs, a default model, a fit, and quantiles of new observations."""
+"""What the estimators share: checked and standardised inputs, a default model and a fit."""
 
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
@@ -22,18 +18,13 @@ from freegp.inducing import Inducing, Placement, as_inducing
 from freegp.kernels import RBF, Kernel
 from freegp.likelihoods import Likelihood
 from freegp.model import SparseGP
-from freegp.numerics.quadrature import positive_sqrt
-from freegp.parameters import from_free
 from freegp.posterior import Posterior
 from freegp.priors import Prior
 from freegp.sampling import sample
-from freegp.target.projection import covariances, marginals, project_whitened, whitening
 
 MOST_ARD_COLUMNS = 20
 FULL_SIZE = 100
 LARGEST_SIZE = 400
-NUM_TARGETS = 10_000
-ROWS_AT_ONCE = 512
 
 
 class GaussianProcess(BaseEstimator):
@@ -50,9 +41,10 @@ class GaussianProcess(BaseEstimator):
         scale 1 (95 % within a factor of 7) and the variance one with median 1 and scale 1.5 (a factor of 19); with a kernel of
         yours each parameter has one with its value as median and scale 1.5.
     inducing
-        "auto" (every distinct row up to 100, then slowly more, up to 100 a column and 400 in all), a number (at most the number
-        of distinct rows is used), an (M, D) array in the units of X, which are held, or a placement such as `freegp.Grid`.
-        The fit moves them from where they were placed, unless they are an array or all the distinct rows.
+        None (every distinct row up to 100, then slowly more, up to 100 a column and 400 in all), "auto" (as many as it takes, up
+        to 1000: the fit is repeated with more until what they lose does not matter, which takes longer), a number (at most the
+        number of distinct rows is used), an (M, D) array in the units of X, which are held, or a placement such as
+        `freegp.Grid`. The fit moves them from where they were placed, unless they are an array or all the distinct rows.
     standardize
         Whether to centre the columns of X and divide them by their standard deviations in the training data.
     method
@@ -81,11 +73,11 @@ class GaussianProcess(BaseEstimator):
         self,
         kernel: Kernel | Sequence[Kernel] | None = None,
         priors: dict[str, Prior] | None = None,
-        inducing: Any = "auto",
+        inducing: Any = None,
         standardize: bool = True,
         method: str = "sample",
         sampler: Any = "sites",
-        num_samples: int = 500,
+        num_samples: int = 1000,
         num_warmup: int = 300,
         num_chains: int = 4,
         random_state: Any = 0,
@@ -147,10 +139,11 @@ class GaussianProcess(BaseEstimator):
     def _place(self, X: np.ndarray) -> tuple[Inducing | Placement, bool]:
         """The inducing variables of a model of these inputs, and whether to hold them where they are."""
         num_distinct = len(np.unique(X, axis=0))
-        if isinstance(self.inducing, str):
-            check_choice("inducing", self.inducing, ("auto",))
+        if self.inducing is None:
             size = default_size(num_distinct, X.shape[1])
             return as_inducing(size), size == num_distinct
+        if isinstance(self.inducing, str):
+            check_choice("inducing", self.inducing, ("auto",))
         if isinstance(self.inducing, int | np.integer) and not isinstance(self.inducing, bool):
             return as_inducing(min(self.inducing, num_distinct)), bool(self.inducing >= num_distinct)
         if isinstance(self.inducing, np.ndarray | list | tuple):
@@ -218,62 +211,3 @@ def default_size(num_rows: int, num_columns: int) -> int:
     """
     grown = round(FULL_SIZE * (num_rows / FULL_SIZE) ** 0.25)
     return min(num_rows, max(FULL_SIZE, grown), FULL_SIZE * num_columns, LARGEST_SIZE)
-
-
-def target_quantiles(
-    fitted: Posterior | GaussianFit,
-    X: np.ndarray,
-    probabilities: Sequence[float],
-    seed: int,
-    exposure: ArrayLike | None = None,
-    rule: Literal["linear", "inverted_cdf"] = "linear",
-) -> np.ndarray:
-    """Quantiles ``[Q, N]`` of new observations, from 10 000 or more draws of each.
-
-    All rows share their random numbers, so that the answer at a row does not depend on the others and changes smoothly.
-    """
-    levels = np.asarray(probabilities, dtype=np.float64)
-    if levels.ndim != 1 or not ((levels > 0.0) & (levels < 1.0)).all():
-        raise ValueError(f"probabilities must be a list of numbers between 0 and 1, but are {probabilities}")
-    likelihood = fitted.model.likelihood.for_prediction(X.shape[0], exposure)
-    blocks = []
-    for start in range(0, X.shape[0], ROWS_AT_ONCE):
-        block = X[start : start + ROWS_AT_ONCE]
-        of_block = likelihood.take(start + jnp.arange(len(block)))
-        targets = _draw_targets(fitted, of_block, jnp.asarray(block), jax.random.key(seed))
-        blocks.append(np.quantile(np.asarray(targets).reshape(-1, len(block)), levels, axis=0, method=rule))
-    return np.concatenate(blocks, axis=1)
-
-
-def _draw_targets(fitted: Posterior | GaussianFit, likelihood: Likelihood, X: Array, key: PRNGKeyArray) -> Array:
-    if isinstance(fitted, GaussianFit):
-        return _draw_around(likelihood, *fitted.predict_f(X), key, NUM_TARGETS)
-    total = fitted.num_chains * fitted.num_draws
-    free, whitened = (jnp.asarray(a.reshape(total, *a.shape[2:])) for a in (fitted.free, fitted.whitened))
-    model = fitted.model.with_likelihood(likelihood)
-    return _draw_mixture(model, X, free, whitened, jax.random.split(key, total), math.ceil(NUM_TARGETS / total))
-
-
-@eqx.filter_jit
-def _draw_mixture(model: SparseGP, X: Array, free: Array, whitened: Array, keys: Array, each: int) -> Float[Array, "S R N"]:
-    """So many observations under each draw of the posterior."""
-
-    def one(draw: tuple[Array, Array, Array]) -> Array:
-        at = from_free(model, draw[0])
-        mean, variance = marginals(at, project_whitened(whitening(covariances(at)), draw[1]), X)
-        return _draw_around(at.likelihood, mean, variance, draw[2], each)
-
-    return jax.lax.map(one, (free, whitened, keys))
-
-
-@eqx.filter_jit
-def _draw_around(likelihood: Likelihood, mean: Array, variance: Array, key: PRNGKeyArray, each: int) -> Float[Array, "R N"]:
-    """Observations at latents from N(mean, variance), by the same random numbers at every row."""
-    key_latent, key_target = jax.random.split(key)
-    noise = jax.random.normal(key_latent, (each, 1, mean.shape[1]))
-
-    def at_row(row: Array) -> Array:
-        f = mean[row] + positive_sqrt(variance[row]) * noise
-        return likelihood.take(row[None]).sample(key_target, f)[:, 0]
-
-    return jax.vmap(at_row, out_axes=1)(jnp.arange(mean.shape[0]))

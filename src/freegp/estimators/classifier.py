@@ -26,7 +26,7 @@ class GPClassifier(ClassifierMixin, GaussianProcess):
     kernel, priors, inducing, standardize, method, sampler, num_samples, num_warmup, num_chains, random_state, progress
         See `freegp.estimators.base.GaussianProcess`: by default an RBF kernel with a lengthscale for each column (up to 20) on
         standardised inputs, lengthscales log-normal with median sqrt(D) and scale 1, variance log-normal with median 1 and
-        scale 1.5, all rows as inducing points up to 100, and four chains of 500 draws.
+        scale 1.5, all rows as inducing points up to 100, and four chains of 1000 draws.
 
     Attributes
     ----------
@@ -49,11 +49,11 @@ class GPClassifier(ClassifierMixin, GaussianProcess):
         likelihood: str = "softmax",
         kernel: Kernel | Sequence[Kernel] | None = None,
         priors: dict[str, Prior] | None = None,
-        inducing: Any = "auto",
+        inducing: Any = None,
         standardize: bool = True,
         method: str = "sample",
         sampler: Any = "sites",
-        num_samples: int = 500,
+        num_samples: int = 1000,
         num_warmup: int = 300,
         num_chains: int = 4,
         random_state: Any = 0,

@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import Tags
 
-from freegp.estimators.base import GaussianProcess, check_choice, target_quantiles
+from freegp.estimators.base import GaussianProcess, check_choice
 from freegp.kernels import Kernel
 from freegp.likelihoods import NegativeBinomial, Poisson
 from freegp.priors import Prior
@@ -25,7 +25,7 @@ class GPCountRegressor(RegressorMixin, GaussianProcess):
     kernel, priors, inducing, standardize, method, sampler, num_samples, num_warmup, num_chains, random_state, progress
         See `freegp.estimators.base.GaussianProcess`: by default an RBF kernel with a lengthscale for each column (up to 20) on
         standardised inputs, lengthscales log-normal with median sqrt(D) and scale 1, variance log-normal with median 1 and
-        scale 1.5, all rows as inducing points up to 100, and four chains of 500 draws. ``standardize`` also measures rates in
+        scale 1.5, all rows as inducing points up to 100, and four chains of 1000 draws. ``standardize`` also measures rates in
         units of the average, so that f is about 0. The dispersion of the negative binomial (variance = mean + dispersion mean^2)
         is log-normal with median 1 and scale 1.5.
 
@@ -49,11 +49,11 @@ class GPCountRegressor(RegressorMixin, GaussianProcess):
         likelihood: str = "poisson",
         kernel: Kernel | Sequence[Kernel] | None = None,
         priors: dict[str, Prior] | None = None,
-        inducing: Any = "auto",
+        inducing: Any = None,
         standardize: bool = True,
         method: str = "sample",
         sampler: Any = "sites",
-        num_samples: int = 500,
+        num_samples: int = 1000,
         num_warmup: int = 300,
         num_chains: int = 4,
         random_state: Any = 0,
@@ -90,7 +90,7 @@ class GPCountRegressor(RegressorMixin, GaussianProcess):
         """Quantiles ``[Q, N]`` of new counts under the mixture over draws, from 10 000 or more draws of each."""
         X = self._new_inputs(X)
         scaled = as_exposure(exposure, len(X)) * self.rate_
-        return target_quantiles(self._fitted, X, probabilities, seed=0, exposure=scaled, rule="inverted_cdf")
+        return np.asarray(self._fitted.quantiles_y(X, probabilities, exposure=scaled))
 
     def score(self, X: Any, y: Any, exposure: ArrayLike | None = None) -> float:
         """The share of the variance of the counts that the predicted means explain (R^2)."""

@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.preprocessing import StandardScaler
 
 from freegp import priors as fg_priors
-from freegp.estimators.base import GaussianProcess, check_choice, target_quantiles
+from freegp.estimators.base import GaussianProcess, check_choice
 from freegp.kernels import Kernel
 from freegp.likelihoods import Gaussian, StudentT
 from freegp.priors import Prior
@@ -26,7 +26,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
     kernel, priors, inducing, standardize, method, sampler, num_samples, num_warmup, num_chains, random_state, progress
         See `freegp.estimators.base.GaussianProcess`: by default an RBF kernel with a lengthscale for each column (up to 20) on
         standardised inputs, lengthscales log-normal with median sqrt(D) and scale 1, variance log-normal with median 1 and
-        scale 1.5, all rows as inducing points up to 100, and four chains of 500 draws. ``standardize`` applies to y too, and
+        scale 1.5, all rows as inducing points up to 100, and four chains of 1000 draws. ``standardize`` applies to y too, and
         answers are in y's own units. On standardised y the variance of Gaussian noise is log-normal with median 0.1 and scale
         2, the scale of Student's t with median 0.3 and scale 1.
 
@@ -49,11 +49,11 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         noise: str = "gaussian",
         kernel: Kernel | Sequence[Kernel] | None = None,
         priors: dict[str, Prior] | None = None,
-        inducing: Any = "auto",
+        inducing: Any = None,
         standardize: bool = True,
         method: str = "sample",
         sampler: Any = "sites",
-        num_samples: int = 500,
+        num_samples: int = 1000,
         num_warmup: int = 300,
         num_chains: int = 4,
         random_state: Any = 0,
@@ -90,7 +90,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
     def predict_quantiles(self, X: Any, probabilities: Sequence[float] = (0.05, 0.5, 0.95)) -> np.ndarray:
         """Quantiles ``[Q, N]`` of new observations under the mixture over draws, to about 2 % of their standard deviation."""
         X = self._new_inputs(X)
-        return self._in_own_units(target_quantiles(self._fitted, X, probabilities, seed=0))
+        return self._in_own_units(np.asarray(self._fitted.quantiles_y(X, probabilities)))
 
     def _in_own_units(self, values: np.ndarray) -> np.ndarray:
         return self._target_scaler.inverse_transform(values.reshape(-1, 1)).reshape(values.shape)

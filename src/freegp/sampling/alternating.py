@@ -4,10 +4,11 @@ With the parameters held, what they make of the data is kept, and z moves by rot
 held, the parameters move by an elliptical slice (Murray, Adams & MacKay 2010), which needs no gradient, no tuning and one to two
 values of the target. In other coordinates such moves hardly get anywhere, since v and theta hold each other fast; in these they
 are nearly independent, and both nearly standard normal, and so each move is nearly a draw of its own. Where warm-up had to weaken
-the sites, for they say too much, a second slice moves the parameters with v held instead of z (interweaving: Yu & Meng 2011).
+the sites, for they say too much, further slices move the parameters with v held as well (interweaving: Yu & Meng 2011).
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 import jax
@@ -23,6 +24,8 @@ from freegp.target.kept import Kept, keep, kept_data_term
 
 MOST_KEPT = 2**24
 """Largest N x M that is kept, for each kernel and chain: 128 MiB."""
+NUM_INTERWOVEN = 2
+"""Slices with v held, and as many more with z held, where warm-up had to weaken the sites."""
 MOST_TRIES = 60
 """Of a slice: by then it is narrower than rounding, and the chain stays where it is."""
 
@@ -44,6 +47,20 @@ class AlternatingState(NamedTuple):
     position: Float[Array, " X"]
     log_density: Float[Array, ""]
     held: Held
+
+
+class SliceInfo(NamedTuple):
+    """How many values of the target a slice took, and whether any was not a number."""
+
+    num_values: Int[Array, ""]
+    is_nonfinite: Bool[Array, ""]
+
+    def and_another(self, num_values: Int[Array, ""], is_nonfinite: Bool[Array, ""]) -> "SliceInfo":
+        """Of this slice and the next."""
+        return SliceInfo(self.num_values + num_values, self.is_nonfinite | is_nonfinite)
+
+
+Moved = tuple[AlternatingState, SliceInfo]
 
 
 def is_possible(target: SiteCoordinates) -> bool:
@@ -124,41 +141,36 @@ def transition(
     if zeta.size == 0:
         return state, info
 
-    def also_with_v_held(moved: tuple[AlternatingState, SliceInfo]) -> tuple[AlternatingState, SliceInfo]:
-        state, first = moved
-        state, second = slice_given_whitened(jax.random.fold_in(key_parameters, 1), state, target)
-        return state, SliceInfo(first.num_values + second.num_values, first.is_nonfinite | second.is_nonfinite)
+    def slices(number: Array, moved: Moved) -> Moved:
+        """With z held and, from the second on, with v held before that."""
+        key = jax.random.fold_in(key_parameters, number)
+        moved = jax.lax.cond(number > 0, partial(slice_given_whitened, key, target), lambda moved: moved, moved)
+        return slice_given_values(jax.random.fold_in(key, 1), target, moved)
 
-    moved_parameters = slice_given_values(key_parameters, state, target)
-    state, told = jax.lax.cond(target.strength < 1.0, also_with_v_held, lambda moved: moved, moved_parameters)
+    nothing = SliceInfo(jnp.asarray(0), jnp.asarray(False))
+    num_slices = jnp.where(target.strength < 1.0, 1 + NUM_INTERWOVEN, 1)
+    state, told = jax.lax.fori_loop(0, num_slices, slices, (state, nothing))
     return state, info._replace(
         num_gradients=info.num_gradients + told.num_values, is_nonfinite=info.is_nonfinite | told.is_nonfinite
     )
 
 
-class SliceInfo(NamedTuple):
-    """How many values of the target a slice took, and whether any was not a number."""
-
-    num_values: Int[Array, ""]
-    is_nonfinite: Bool[Array, ""]
-
-
-def slice_given_values(key: PRNGKeyArray, state: AlternatingState, target: SiteCoordinates) -> tuple[AlternatingState, SliceInfo]:
+def slice_given_values(key: PRNGKeyArray, target: SiteCoordinates, moved: Moved) -> Moved:
     """The parameters moved, z being held."""
+    state, told = moved
     z = target.split(state.position)[0].ravel()
 
     def there(zeta: Float[Array, " T"]) -> tuple[Held, Float[Array, ""]]:
         held = hold(target, zeta)
         return held, log_density(target, held, z)
 
-    zeta, held, value, told = elliptical_slice(key, state.held.zeta, state.held, state.log_density, there)
-    return AlternatingState(jnp.concatenate([z, zeta]), value, held), told
+    zeta, held, value, new = elliptical_slice(key, state.held.zeta, state.held, state.log_density, there)
+    return AlternatingState(jnp.concatenate([z, zeta]), value, held), told.and_another(*new)
 
 
-def slice_given_whitened(
-    key: PRNGKeyArray, state: AlternatingState, target: SiteCoordinates
-) -> tuple[AlternatingState, SliceInfo]:
+def slice_given_whitened(key: PRNGKeyArray, target: SiteCoordinates, moved: Moved) -> Moved:
     """The parameters moved, v being held; z, which says what v is, goes with them."""
+    state, told = moved
     start = state.held
     whitened = _whitened(target, start, target.split(state.position)[0].ravel())
 
@@ -167,12 +179,12 @@ def slice_given_whitened(
         kept = keep(from_free(target.model, free), target.X)
         return kept, _log_density(target, kept, free, whitened)
 
-    zeta, kept, value, told = elliptical_slice(key, start.zeta, start.kept, state.log_density - start.log_volume, there)
+    zeta, kept, value, new = elliptical_slice(key, start.zeta, start.kept, state.log_density - start.log_volume, there)
     free = target.location + target.factor @ zeta
     held = _with_sites(target, zeta, free, kept)
     z, _ = target.standardize(free, whitened @ target.mixing)
     z = (z - target.z_location) / target.z_scale
-    return AlternatingState(jnp.concatenate([z.ravel(), zeta]), value + held.log_volume, held), told
+    return AlternatingState(jnp.concatenate([z.ravel(), zeta]), value + held.log_volume, held), told.and_another(*new)
 
 
 Payload = TypeVar("Payload")
