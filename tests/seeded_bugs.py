@@ -74,7 +74,7 @@ BUGS = (
     Bug(
         "slice at a level that forgets the Gaussian",
         "sampling/alternating.py",
-        "    level = log_density + 0.5 * jnp.sum(jnp.square(zeta)) + jnp.log(jax.random.uniform(key_level))\n",
+        "    level = log_density + 0.5 * jnp.sum(jnp.square(zeta / WIDTH)) + jnp.log(jax.random.uniform(key_level))\n",
         "    level = log_density + jnp.log(jax.random.uniform(key_level))\n",
         (EXACT,),
     ),

@@ -22,8 +22,10 @@ from freegp.sampling.coordinates import Place, SiteCoordinates, each
 from freegp.sampling.rotation import Info
 from freegp.target.kept import Kept, keep, kept_data_term
 
-MOST_KEPT = 2**24
-"""Largest N x M that is kept, for each kernel and chain: 128 MiB."""
+MOST_KEPT = 2**25
+"""Largest N x M that is kept, for each kernel and chain: 256 MiB."""
+WIDTH = 1.6
+"""Standard deviation of the normal distribution whose ellipses are sliced: wider than the parameters', to reach their tails."""
 NUM_INTERWOVEN = 2
 """Slices with v held, and as many more with z held, where warm-up had to weaken the sites."""
 MOST_TRIES = 60
@@ -211,12 +213,12 @@ def elliptical_slice(
 ) -> tuple[Float[Array, " T"], Payload, Float[Array, ""], SliceInfo]:
     """A move of zeta that leaves a density as it is: the new point, and what ``there`` says of it.
 
-    Along the ellipse ``zeta cos a + nu sin a``, nu ~ N(0, I), angles are drawn from a bracket that every failure narrows towards
-    a = 0, the present place, until one is as likely, beside N(0, I), as a level drawn below the present.
+    Along the ellipse ``zeta cos a + nu sin a``, nu ~ N(0, W^2 I), angles come from a bracket that every failure narrows to
+    a = 0, the present place, until one is as likely, beside N(0, W^2 I), as a level drawn below the present.
     """
     key_ellipse, key_level, key_angle = jax.random.split(key, 3)
-    nu = jax.random.normal(key_ellipse, zeta.shape)
-    level = log_density + 0.5 * jnp.sum(jnp.square(zeta)) + jnp.log(jax.random.uniform(key_level))
+    nu = WIDTH * jax.random.normal(key_ellipse, zeta.shape)
+    level = log_density + 0.5 * jnp.sum(jnp.square(zeta / WIDTH)) + jnp.log(jax.random.uniform(key_level))
 
     def attempt(slice_: _Slice[Payload]) -> _Slice[Payload]:
         low, high, number = slice_.low, slice_.high, slice_.told.num_values
@@ -224,7 +226,7 @@ def elliptical_slice(
         angle = jnp.where(number < MOST_TRIES, angle, 0.0)
         tried = zeta * jnp.cos(angle) + nu * jnp.sin(angle)
         payload, value = there(tried)
-        is_on_slice = (value + 0.5 * jnp.sum(jnp.square(tried)) > level) | (number >= MOST_TRIES)
+        is_on_slice = (value + 0.5 * jnp.sum(jnp.square(tried / WIDTH)) > level) | (number >= MOST_TRIES)
         ends = jnp.where(angle < 0.0, angle, low), jnp.where(angle < 0.0, high, angle)
         told = SliceInfo(number + 1, slice_.told.is_nonfinite | ~jnp.isfinite(value))
         return _Slice(*ends, tried, payload, value, is_on_slice, told)

@@ -88,8 +88,9 @@ class InSiteCoordinates:
 class RotationHMC(InSiteCoordinates):
     """``"sites"``: rotation HMC in site coordinates; trajectories of about ``turn`` radians, the step tuned to the acceptance.
 
-    Up to ``most_sliced`` parameters are moved apart from the values, by elliptical slices, which costs far less (`alternating`);
-    more of them, or more data than can be kept, move with the values.
+    Up to ``most_sliced`` parameters are moved apart from the values, by elliptical slices, which costs far less: a value of the
+    target counts as a gradient, a gradient in the values alone as 1/M of one. More of them, or more data than can be kept, move
+    with the values.
     """
 
     target_acceptance: float = 0.8
