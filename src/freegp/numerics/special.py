@@ -54,6 +54,7 @@ class _LogSumExpRule(NamedTuple):
 
 
 _S_STEP = 0.6
+_MOST_BLOCKS, _SMALLEST_BLOCK = 16, 32
 _LOG_SUM_EXP_RULES = (
     _LogSumExpRule(0.5, *gauss_hermite_rule(7), np.arange(-15.0, 6.9, _S_STEP)),
     _LogSumExpRule(1.0, *gauss_hermite_rule(11), np.arange(-15.0, 6.9, _S_STEP)),
@@ -67,17 +68,30 @@ def expected_log_sum_exp(mean: Float[Array, "*N K"], variance: Float[Array, "*N 
 
     It is ``c + ∫ (exp(-e^s) - prod_k E[exp(-e^{s + f_k - c})]) ds`` for any c, put in the bulk: a trapezoid in s whose
     factors are one-dimensional Gaussian expectations. The gradient comes from the same exponentials, in the same pass.
-    Small variances, the rule while sampling, need an eighth of the nodes; the largest one decides.
+    Small variances, the rule while sampling, need an eighth of the nodes.
     """
     return _log_sum_exp_and_slopes(mean, variance)[0]
 
 
 @jax.jit
 def _log_sum_exp_and_slopes(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
-    deviation = positive_sqrt(variance)
+    """In blocks of like variance, so that a few wide ones do not cost the others their short rule."""
+    K = mean.shape[-1]
+    means, deviations = mean.reshape(-1, K), positive_sqrt(variance).reshape(-1, K)
+    order = jnp.argsort(jnp.max(deviations, axis=-1, initial=0.0))
+    num_blocks = max(1, min(_MOST_BLOCKS, order.size // _SMALLEST_BLOCK))
+    filled = jnp.pad(order, (-order.size % num_blocks, 0), mode="edge").reshape(num_blocks, -1)
+    parts = jax.lax.map(lambda rows: _shortest_rule(means[rows], deviations[rows]), filled)
+    value, of_mean, of_variance = (
+        jnp.zeros((order.size, *part.shape[2:])).at[filled.ravel()].set(part.reshape(-1, *part.shape[2:])) for part in parts
+    )
+    return value.reshape(mean.shape[:-1]), of_mean.reshape(mean.shape), of_variance.reshape(mean.shape)
+
+
+def _shortest_rule(mean: Float[Array, "B K"], deviation: Float[Array, "B K"]) -> tuple[Array, Array, Array]:
     reaches = jnp.asarray([rule.largest_deviation for rule in _LOG_SUM_EXP_RULES[:-1]])
-    smallest = jnp.searchsorted(reaches, jnp.max(deviation, initial=0.0))
-    return jax.lax.switch(smallest, [partial(_apply_rule, rule) for rule in _LOG_SUM_EXP_RULES], mean, deviation)
+    shortest = jnp.searchsorted(reaches, jnp.max(deviation, initial=0.0))
+    return jax.lax.switch(shortest, [partial(_apply_rule, rule) for rule in _LOG_SUM_EXP_RULES], mean, deviation)
 
 
 def _apply_rule(rule: _LogSumExpRule, mean: Array, deviation: Array) -> tuple[Array, Array, Array]:
