@@ -16,7 +16,7 @@ from freegp.cli import app, words
 from freegp.cli.problem import Question, problem_of
 from freegp.datasets import binned_counts, load_coal
 from freegp.sampling import runner
-from freegp.tables import read_table
+from freegp.tables import read_table, write_table
 
 NUM_SAMPLES = 60  # one chunk of 50 draws and one of 10
 
@@ -307,16 +307,50 @@ def test_bad_files_are_one_sentence(tmp_path):
     one_sentence(invoke("fit", tmp_path / "data.csv", *options), "is a file")
 
 
-def test_parquet_without_its_package_is_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("freegp.tables.find_spec", lambda name: None)
-    (tmp_path / "data.parquet").write_bytes(b"PAR1")
-    one_sentence(invoke("fit", tmp_path / "data.parquet", "--target", "y", "--out", tmp_path / "run"), "pyarrow", "CSV")
+class TestParquet:
+    def test_a_table_comes_back_as_it_was(self, tmp_path):
+        data = sine(5).assign(site=pd.Categorical(["a", "b", "a", "b", "a"]), gap=[1.0, np.nan, 2.0, 3.0, 4.0])
+        write_table(data, tmp_path / "sine.parquet")
+        pd.testing.assert_frame_equal(read_table(tmp_path / "sine.parquet"), data)
 
+    def test_a_damaged_file_is_one_sentence(self, tmp_path):
+        (tmp_path / "data.parquet").write_bytes(b"PAR1 and then nothing")
+        options = ("--target", "y", "--out", tmp_path / "run")
+        one_sentence(invoke("fit", tmp_path / "data.parquet", *options), "cannot be read as a Parquet file", "save it again")
 
-def test_parquet_is_read(tmp_path):
-    pytest.importorskip("pyarrow")
-    sine(5).to_parquet(tmp_path / "sine.parquet")
-    pd.testing.assert_frame_equal(read_table(tmp_path / "sine.parquet"), sine(5))
+    def test_missing_values_are_one_sentence(self, tmp_path):
+        data = trees().assign(site=pd.Categorical(trees()["site"]), height=trees()["height"].mask(trees().index == 3))
+        data.to_parquet(tmp_path / "trees.parquet")
+        options = ("--target", "alive", "--out", tmp_path / "run")
+        one_sentence(invoke("fit", tmp_path / "trees.parquet", *options), "'height'", "missing or infinite in row 4")
+        data = trees().assign(alive=pd.Categorical(trees()["alive"].mask(trees().index == 6)))
+        data.to_parquet(tmp_path / "trees.parquet")
+        one_sentence(invoke("fit", tmp_path / "trees.parquet", *options), "'alive' is missing in row 7")
+
+    def test_integers_with_gaps_are_numbers_with_gaps(self, tmp_path):
+        data = sine(6).assign(count=pd.array([1, 2, None, 4, 5, 6], dtype="Int64"))
+        data.to_parquet(tmp_path / "sine.parquet")
+        options = ("--target", "count", "--out", tmp_path / "run")
+        one_sentence(invoke("fit", tmp_path / "sine.parquet", *options), "'count'", "missing or infinite in row 3")
+
+    def test_fit_and_predict_both_ways_agree_with_csv(self, fitted, tmp_path):
+        """A target and a column of categories; the run is the one fitted to the same table as CSV."""
+        data = trees().assign(alive=pd.Categorical(trees()["alive"]), site=pd.Categorical(trees()["site"]))
+        data.to_parquet(tmp_path / "trees.parquet")
+        options = ("--target", "alive", "--inducing", 5, "--samples", NUM_SAMPLES, "--warmup", 30, "--chains", 2)
+        result = invoke("fit", tmp_path / "trees.parquet", *options, "--out", tmp_path / "run")
+        assert result.exit_code in (0, 2), result.output
+        assert "left out: site (not numeric)" in plain(result)
+        np.testing.assert_array_equal(draws_in(tmp_path / "run")["free"], draws_in(fitted[0])["free"])
+        found = invoke("predict", tmp_path / "run", tmp_path / "trees.parquet", "--out", tmp_path / "predictions.parquet")
+        assert found.exit_code == 0, found.output
+        again = pd.read_parquet(tmp_path / "predictions.parquet")
+        assert isinstance(again["alive"].dtype, pd.CategoricalDtype)
+        trees().to_csv(tmp_path / "trees.csv", index=False)
+        printed = invoke("predict", fitted[0], tmp_path / "trees.csv")
+        pd.testing.assert_frame_equal(
+            again.astype({"alive": str, "site": str}), pd.read_csv(io.StringIO(printed.stdout)), check_dtype=False
+        )
 
 
 @pytest.mark.parametrize(
@@ -478,3 +512,24 @@ def test_coal_data():
     assert X.shape == (100, 1)
     assert counts.sum() == 191
     assert width == pytest.approx(1.12)
+
+
+def test_as_many_points_as_it_takes_and_a_sweep_of_them(tmp_path):
+    noise = np.random.default_rng(0).normal(size=40)
+    sine(40).assign(y=sine(40)["y"] + 2.0 * noise).to_csv(tmp_path / "sine.csv", index=False)
+    options = ("--target", "y", "--likelihood", "gaussian")
+    found = invoke(
+        "fit", tmp_path / "sine.csv", *options, "--inducing", "auto", "--method", "gaussian", "--out", tmp_path / "run"
+    )
+    assert found.exit_code == 0, found.output
+    assert "M = 30" in plain(found)
+    assert "30 inducing points lose about" in plain(found)
+    swept = invoke("sweep", tmp_path / "sine.csv", *options, "--sizes", "4, 8,16", "--out", tmp_path / "sweep")
+    assert swept.exit_code == 0, swept.output
+    table = pd.read_csv(tmp_path / "sweep" / "sweep.csv")
+    assert table["M"].tolist() == [4, 8, 16]
+    assert (np.diff(table["bound"]) > 0.0).all()
+    assert imread(tmp_path / "sweep" / "sweep.png").shape[2] == 4
+    assert "is enough" in plain(swept)
+    bad = invoke("sweep", tmp_path / "sine.csv", *options, "--sizes", "4,many", "--out", tmp_path / "again")
+    one_sentence(bad, "--sizes must be numbers of points", "'many'")

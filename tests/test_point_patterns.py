@@ -1,3 +1,4 @@
+import shutil
 import warnings
 
 import matplotlib
@@ -347,7 +348,7 @@ class TestBadInput:
     def test_settings(self):
         with pytest.raises(ValueError, match="sample, gaussian"):
             quick(SQUARE, method="mcmc").fit([(1.0, 1.0)])
-        with pytest.raises(ValueError, match="'auto'"):
+        with pytest.raises(TypeError, match="'auto'"):
             quick(SQUARE, inducing="all").fit([(1.0, 1.0)])
         with pytest.raises(ValueError, match="call fit"):
             quick(SQUARE).intensity([(1.0, 1.0)])
@@ -387,3 +388,79 @@ class TestPines:
         assert count.quantiles[0] < 126 < count.quantiles[2]
         clump, clearing = found.intensity([(0.5, -6.3), (3.5, -4.0)]).bands.T
         assert clump[0] > clearing[2]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of coal disasters in a folder, with settings of every kind."""
+    folder = tmp_path_factory.mktemp("cox") / "run"
+    kernel = fg.kernels.RBF(1.0, 20.0) + fg.kernels.Constant(4.0)
+    priors = {"kernel.members.0.lengthscales": fg.priors.Gamma(2.0, 0.1)}
+    options = {"kernel": kernel, "priors": priors, "inducing": np.linspace(1851, 1963, 12)[:, None], "grid": [40]}
+    sizes = {"method": "sample", "num_samples": 60, "num_warmup": 30, "num_chains": 2}
+    return folder, quick((1851.0, 1963.0), **options, **sizes, run_dir=folder).fit(load_coal())
+
+
+class TestKept:
+    def test_an_interrupted_run_is_taken_up(self, run, tmp_path):
+        folder, whole = run
+        shutil.copytree(folder, tmp_path / "run")
+        last = max((tmp_path / "run").glob("chunk-*.npz"))
+        last.unlink()
+        again = CoxProcess.resume(tmp_path / "run", progress=False)
+        np.testing.assert_array_equal(again.posterior_.free, whole.posterior_.free)
+        assert_same(again, whole)
+        assert again.run_dir == tmp_path / "run"
+
+    def test_saved_and_loaded_with_its_draws(self, run, tmp_path):
+        run[1].save(tmp_path / "process.npz")
+        again = fg.load(tmp_path / "process.npz")
+        assert isinstance(again, CoxProcess)
+        assert again.run_dir is None
+        assert_same(again, run[1])
+        assert again.priors == run[1].priors
+
+    def test_a_polygon_and_a_mask(self, tmp_path):
+        events = np.array([(1.0, 1.0), (0.5, 0.5), (2.0, 0.5)])
+        mask = Mask(((0.0, 4.0), (0.0, 3.0)), np.array([[True, True], [True, False]]))
+        for window in (TRIANGLE, mask):
+            process = quick(window, grid=(5, 4), inducing=fg.Grid(3)).fit(events)
+            process.save(tmp_path / "process.npz")
+            assert_same(fg.load(tmp_path / "process.npz"), process)
+
+    def test_a_fit_again_is_the_same_fit(self, coal, tmp_path):
+        coal.save(tmp_path / "process.npz")
+        again = fg.load(tmp_path / "process.npz").fit(load_coal())
+        np.testing.assert_allclose(again.fit_.elbo, coal.fit_.elbo)
+
+    def test_nothing_to_save(self, tmp_path):
+        with pytest.raises(ValueError, match="call fit"):
+            quick(SQUARE).save(tmp_path / "process.npz")
+        with pytest.raises(FileNotFoundError, match="there is no file"):
+            CoxProcess.resume(tmp_path)
+
+
+def assert_same(again, process):
+    np.testing.assert_array_equal(again.intensity_surface().bands, process.intensity_surface().bands)
+    np.testing.assert_array_equal(again.counts_, process.counts_)
+    assert again.rate_ == process.rate_
+    assert str(again) == str(process)
+    np.testing.assert_allclose(again.expected_count().quantiles, process.expected_count().quantiles)
+
+
+def test_as_many_points_as_it_takes(coal):
+    process = quick((1851.0, 1963.0), grid=40, inducing="auto").fit(load_coal())
+    assert not process.fit_.sparsity.matters
+    assert "M = " in str(process)
+    assert "inducing points lose about" in str(process)
+    assert "nats lost" in process.summary().to_string()
+    assert process.fit_.elbo == pytest.approx(coal.fit_.elbo, abs=1.0)
+
+
+@pytest.mark.slow
+def test_a_grid_of_225_is_too_coarse_for_the_pines():
+    pines = load_pines()
+    process = quick(pines.window).fit(pines.events)
+    assert process.fit_.model.num_inducing == 225
+    assert process.fit_.sparsity.matters
+    assert "raise M to about" in str(process)

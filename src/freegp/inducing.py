@@ -117,10 +117,37 @@ class Subset:
         return distinct[np.sort(rows)]
 
 
+@registered
+@dataclass(frozen=True)
+class Automatic:
+    """As many points as it takes, which is what "auto" means.
+
+    A fit begins with few (30 a column, at most 120) and adds points where most is lost, while what they lose still matters; there
+    are never more than ``most``, nor more than there are distinct rows. What the first few points cannot show at all, such as
+    very many waves, they do not miss: where that may be, look at `fg.sweep_inducing`.
+    """
+
+    most: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.most < 1:
+            raise ValueError(f"most must be 1 or more, but is {self.most}")
+
+    def limit(self, X: np.ndarray) -> int:
+        """The most points there can be."""
+        return min(self.most, len(np.unique(X, axis=0)))
+
+    def place(self, X: np.ndarray, seed: int) -> np.ndarray:
+        """The points a fit begins with."""
+        return KMeans(min(30 * X.shape[1], 120, self.limit(X))).place(X, seed)
+
+
 def as_inducing(value: object) -> Inducing | Placement:
-    """An int is k-means, an array is Z itself; inducing variables and placements are what they are."""
-    if isinstance(value, Inducing | KMeans | Grid | Subset):
+    """An int is k-means, an array is Z itself, "auto" is `Automatic`; inducing variables and placements are what they are."""
+    if isinstance(value, Inducing | KMeans | Grid | Subset | Automatic):
         return value
+    if isinstance(value, str) and value == "auto":
+        return Automatic()
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         if value < 1:
             raise ValueError(f"inducing must be 1 or more, but is {value}")
@@ -129,7 +156,7 @@ def as_inducing(value: object) -> Inducing | Placement:
         Z = jnp.asarray(value, dtype=jnp.float64)
     except (TypeError, ValueError):
         raise TypeError(
-            f"inducing is a number of points, an (M, D) array or a placement such as Grid(15), not {value!r}"
+            f"inducing is a number of points, 'auto', an (M, D) array or a placement such as Grid(15), not {value!r}"
         ) from None
     if Z.ndim != 2:
         raise ValueError(f"inducing inputs must have shape (M, D), but have shape {Z.shape}; for one column use Z[:, None]")

@@ -26,8 +26,8 @@ class SparseGP(eqx.Module):
     likelihood
         How data depend on the latent functions; it says how many there are.
     inducing
-        The number of inducing points (put by k-means), an (M, D) array, or a placement (`Grid`, `Subset`). The data inputs
-        themselves give the full Gaussian process.
+        The number of inducing points (put by k-means), "auto" (the fit finds how many it takes, see `Automatic`), an (M, D)
+        array, or a placement (`Grid`, `Subset`). The data inputs themselves give the full Gaussian process.
     priors
         Priors by parameter name. A positive parameter without one has a log-normal with its value as median and scale 1.5.
     fixed
@@ -55,7 +55,7 @@ class SparseGP(eqx.Module):
         self,
         kernel: Kernel | Sequence[Kernel],
         likelihood: Likelihood,
-        inducing: int | ArrayLike | Inducing | Placement,
+        inducing: int | str | ArrayLike | Inducing | Placement,
         priors: Mapping[str, Prior] | Iterable[tuple[str, Prior]] = (),
         fixed: Iterable[str] = (),
         *,
@@ -122,6 +122,10 @@ class SparseGP(eqx.Module):
         priors = {p.path: p.prior for p in all_parameters(self) if p.prior is not None}
         inducing = self.inducing if isinstance(self.inducing, Inducing) else self.inducing.place(np.asarray(X), seed)
         return self._replace(priors=priors, inducing=inducing)
+
+    def with_inducing(self, inducing: int | str | ArrayLike | Inducing | Placement) -> "SparseGP":
+        """The model with other inducing variables, or another number of them."""
+        return self._replace(inducing=inducing)
 
     def with_inducing_inputs(self, Z: Float[Array, "M D"]) -> "SparseGP":
         """The model with other inducing inputs."""

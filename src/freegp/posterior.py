@@ -1,5 +1,6 @@
 """Draws from the target, and what they say of new inputs."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,10 +17,12 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from rich.console import Console
 from rich.progress import track
 
+from freegp.approximation.words import loss_in_words, with_nats_lost
 from freegp.devices import one_blas_thread
 from freegp.diagnostics import Diagnostics, LeaveOneOut, diagnose, entry_names, import_arviz, psis_loo, summary_table
 from freegp.likelihoods import Likelihood
 from freegp.model import SparseGP
+from freegp.observations import NUM_OBSERVATIONS, check_levels, draw_around, observation_quantiles
 from freegp.parameters import free_parameters, from_free, get_value
 from freegp.saving import registered, save
 from freegp.sparsity import Sparsity, curvature_and_loss, judge
@@ -123,15 +126,35 @@ class Posterior:
     ) -> Float[Array, "Q N P"]:
         """Quantiles of the latent functions at each input, of the mixture over draws; for bands."""
         Xs = check_prediction_inputs(self.model, Xs)
-        levels = jnp.asarray(probabilities, dtype=jnp.float64)
-        if not bool(jnp.all((levels > 0.0) & (levels < 1.0))):
-            raise ValueError(f"probabilities must lie between 0 and 1, but are {probabilities}")
+        levels = jnp.asarray(check_levels(probabilities))
         blocks = []
         for rows in self._blocks(Xs.shape[0], progress):
             parts = [_marginals_of_draws(self.model, jnp.asarray(Xs[rows]), *draws) for draws in self._batches()]
             mean, variance = (jnp.concatenate(part) for part in zip(*parts, strict=True))
             blocks.append(_mixture_quantiles(levels, mean, jnp.sqrt(variance)))
         return jnp.concatenate(blocks, axis=1)
+
+    @one_blas_thread
+    def quantiles_y(
+        self,
+        Xs: ArrayLike,
+        probabilities: Sequence[float] = (0.05, 0.5, 0.95),
+        exposure: ArrayLike | None = None,
+        seed: int = 0,
+    ) -> Float[Array, "Q N"]:
+        """Quantiles of new observations at each input, noise included, from 10 000 or more simulated under all draws.
+
+        They are good to about 2 % of the observations' standard deviation; of counts they are counts.
+        """
+        Xs = check_prediction_inputs(self.model, Xs)
+        free, whitened = self._flat()
+        keys, each = jax.random.split(jax.random.key(seed), len(free)), math.ceil(NUM_OBSERVATIONS / len(free))
+
+        def draw(likelihood: Likelihood, X: Array) -> Array:
+            return _draw_observations(self.model.with_likelihood(likelihood), X, free, whitened, keys, each)
+
+        likelihood = self.model.likelihood.for_prediction(Xs.shape[0], exposure)
+        return observation_quantiles(draw, likelihood, Xs, probabilities)
 
     @one_blas_thread
     def sample_f(self, Xs: ArrayLike, n: int, seed: int = 0) -> Float[Array, "S N P"]:
@@ -158,8 +181,9 @@ class Posterior:
         return free[picked], f
 
     def summary(self) -> pd.DataFrame:
-        """Mean, sd, mcse, r_hat, ess_bulk and ess_tail, one row a parameter."""
-        return summary_table({name: draws for name, draws in self.draws.items() if name != "whitened"})
+        """Mean, sd, mcse, r_hat, ess_bulk and ess_tail, one row a parameter; in the corner, the nats lost to sparsity."""
+        table = summary_table({name: draws for name, draws in self.draws.items() if name != "whitened"})
+        return with_nats_lost(table, self.sparsity)
 
     @cached_property
     @one_blas_thread
@@ -215,7 +239,9 @@ class Posterior:
         save(self, path)
 
     def __str__(self) -> str:
-        return f"{self.num_chains} chains of {self.num_draws} draws: {self.diagnostics.verdict}\n{self.summary().to_string()}"
+        size = f"{self.num_chains} chains of {self.num_draws} draws"
+        lost = "" if self.sparsity.matters else f"; {loss_in_words(self.sparsity)}"  # where it matters the verdict says so
+        return f"{size}: {self.diagnostics.verdict}{lost}\n{self.summary().to_string()}"
 
     def _flat(self) -> tuple[Array, Array]:
         total = self.num_chains * self.num_draws
@@ -299,6 +325,17 @@ def _moments_of_draws(moments: Moments, model: SparseGP, X: Array, free: Array, 
         return moments(at.likelihood, mean, variance)
 
     return jax.lax.map(one, (free, whitened))
+
+
+@eqx.filter_jit
+def _draw_observations(model: SparseGP, X: Array, free: Array, whitened: Array, keys: Array, each: int) -> Float[Array, "S R N"]:
+    """So many observations under each draw."""
+
+    def one(draw: tuple[Array, Array, Array]) -> Array:
+        at, mean, variance = _at_draw(model, X, *draw[:2])
+        return draw_around(at.likelihood, mean, variance, draw[2], each)
+
+    return jax.lax.map(one, (free, whitened, keys))
 
 
 @eqx.filter_jit

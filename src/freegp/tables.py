@@ -4,7 +4,6 @@ Rows are counted as a person counts them: the first one under the header is row 
 """
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +31,14 @@ def read_table(path: Path) -> pd.DataFrame:
     if len(twice):
         raise ValueError(f"{path} has two columns named {twice[0]!r}; rename one of them")
     return table
+
+
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    """Write a table in the format that the file's name ends in; CSV if it ends in none that is known."""
+    if path.suffix.lower() in PARQUET:
+        table.to_parquet(path, engine="pyarrow", index=False)
+    else:
+        table.to_csv(path, sep=SEPARATORS.get(path.suffix.lower(), ","), index=False)
 
 
 def check_columns(table: pd.DataFrame, names: Sequence[str], path: Path) -> None:
@@ -84,8 +91,6 @@ def _read_text(path: Path, separator: str) -> pd.DataFrame:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    if find_spec("pyarrow") is None:
-        raise ValueError(f"{path} is a Parquet file, which needs the package pyarrow; install it, or save the table as CSV")
     try:
         return pd.read_parquet(path, engine="pyarrow")
     except (ValueError, OSError) as error:

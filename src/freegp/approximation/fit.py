@@ -1,7 +1,10 @@
 """`fit_gaussian`: from a model and data to a Gaussian approximation."""
 
+import dataclasses
+import math
 import time
 import warnings
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
@@ -11,11 +14,17 @@ from jaxtyping import Array, ArrayLike
 
 from freegp.approximation.direct import LBFGS, AdaDelta
 from freegp.approximation.gaussian import Sites, bound, prior_sites, sites_at
+from freegp.approximation.growth import with_more_points
+from freegp.approximation.judgement import judged
 from freegp.approximation.natural import NaturalGradient
 from freegp.approximation.problem import Outcome, Problem
+from freegp.approximation.progress import announce
 from freegp.approximation.result import GaussianFit
+from freegp.approximation.words import loss_in_words
 from freegp.devices import one_blas_thread
+from freegp.inducing import Automatic, KMeans
 from freegp.model import SparseGP
+from freegp.sparsity import Sparsity
 from freegp.validation import check_training_data
 
 METHODS: dict[str, type[NaturalGradient] | type[LBFGS] | type[AdaDelta]] = {
@@ -23,6 +32,11 @@ METHODS: dict[str, type[NaturalGradient] | type[LBFGS] | type[AdaDelta]] = {
     "lbfgs": LBFGS,
     "adadelta": AdaDelta,
 }
+INTERRUPTED = "was interrupted"
+MOST_ROUNDS = 6
+"""How many numbers of inducing points are tried where the fit finds their number."""
+GROWTH = 0.5
+"""Their number grows by this share at least, by twice it the second time, and so on."""
 
 
 @one_blas_thread
@@ -40,12 +54,13 @@ def fit_gaussian(
     Parameters
     ----------
     model, X, y
-        The model and its data, ``[N, D]`` and ``[N]``.
+        The model and its data, ``[N, D]`` and ``[N]``. With ``inducing="auto"`` the fit begins with few inducing points and is
+        repeated with more, placed where most is lost, until what they lose does not matter.
     method
         "sites" (natural gradients; the default), "lbfgs" or "adadelta" (the paper's, full-batch and on minibatches), or
         a settings object: `NaturalGradient`, `LBFGS`, `AdaDelta`.
     train_inducing
-        Whether to move the inducing inputs from where they were placed.
+        Whether to move the inducing inputs from where they were placed (with "auto", the first few only).
     seed
         For the placement, the start and the minibatches.
     progress
@@ -53,19 +68,41 @@ def fit_gaussian(
 
     An interruption by Ctrl-C ends the fit where it is, with status "ran out".
     """
-    settings = _settings(method)
+    run = Run(_settings(method), train_inducing, seed, progress)
     X, y = check_training_data(model, X, y)
     begun = time.perf_counter()
-    problem = Problem(model.prepared(X, seed), jnp.asarray(X), jnp.asarray(y), train_inducing)
+    fit = _fit_growing(model, model.inducing, X, y, run) if isinstance(model.inducing, Automatic) else _fit(model, X, y, run)[0]
+    return dataclasses.replace(fit, seconds=time.perf_counter() - begun)
+
+
+@dataclass(frozen=True)
+class Run:
+    """How to fit."""
+
+    settings: NaturalGradient | LBFGS | AdaDelta
+    train_inducing: bool
+    seed: int
+    progress: bool
+
+    def looks_at_all(self, num_data: int) -> bool:
+        """Whether every step is on all data."""
+        size = None if isinstance(self.settings, LBFGS) else self.settings.batch_size
+        return size is None or size >= num_data
+
+
+def _fit(model: SparseGP, X: np.ndarray, y: np.ndarray, run: Run) -> tuple[GaussianFit, np.ndarray]:
+    """A fit with the points there are, and the curvature of each datum ``[N, P]``."""
+    problem = Problem(model.prepared(X, run.seed), jnp.asarray(X), jnp.asarray(y), run.train_inducing)
     outcome = Outcome(problem.start(), prior_sites(problem.model))
     try:
-        settings.run(problem, outcome, jax.random.key(seed), progress)
+        run.settings.run(problem, outcome, jax.random.key(run.seed), run.progress)
     except KeyboardInterrupt:
-        warnings.warn("the fit was interrupted; this is how far it came", stacklevel=2)
-        outcome.end("ran out", f"was interrupted after {len(outcome.trace)} steps")
+        warnings.warn("the fit was interrupted; this is how far it came", stacklevel=4)
+        outcome.end("ran out", f"{INTERRUPTED} after {len(outcome.trace)} steps")
     fitted, sites, mean, covariance, elbo = _finish(problem, outcome.position, outcome.sites)
-    name = next(name for name, kind in METHODS.items() if isinstance(settings, kind))
-    return GaussianFit(
+    held = Problem(fitted, problem.X, problem.y, False)
+    sparsity, curvature = judged(held, sites, run.looks_at_all(len(X)) and outcome.status == "converged")
+    fit = GaussianFit(
         model=fitted,
         mean=mean,
         covariance=covariance,
@@ -74,9 +111,50 @@ def fit_gaussian(
         trace=np.asarray(outcome.trace),
         status=outcome.status,
         message=outcome.message,
-        method=name,
-        seconds=time.perf_counter() - begun,
+        method=next(name for name, kind in METHODS.items() if isinstance(run.settings, kind)),
+        seconds=0.0,
+        sparsity=sparsity,
     )
+    return fit, curvature
+
+
+def _fit_growing(model: SparseGP, automatic: Automatic, X: np.ndarray, y: np.ndarray, run: Run) -> GaussianFit:
+    """Fits with more and more points, each from where the last one ended, until what they lose does not matter.
+
+    The first points are moved if points are to be moved; those added stay where they are, as many gain little by moving.
+    """
+    limit, model = automatic.limit(X), model.prepared(X, run.seed)
+    run = dataclasses.replace(run, train_inducing=run.train_inducing and model.num_inducing < limit)
+    sizes: list[int] = []
+    while True:
+        fit, curvature = _fit(model, X, y, run)
+        lost, before = fit.sparsity, fit.model.num_inducing
+        sizes.append(before)
+        if lost is None or _is_final(fit, sizes, limit):
+            return dataclasses.replace(fit, message=fit.message + _history(sizes, limit, automatic.most, lost))
+        size = min(limit, max(lost.suggested_inducing or limit, math.ceil((1.0 + GROWTH * len(sizes)) * before)))
+        announce(f"{loss_in_words(lost)}; trying {size}", run.progress)
+        every_row = size == limit < automatic.most
+        model = fit.model.with_inducing(KMeans(size)) if every_row else with_more_points(fit.model, X, curvature, size)
+        run = dataclasses.replace(run, train_inducing=False)
+
+
+def _is_final(fit: GaussianFit, sizes: list[int], limit: int) -> bool:
+    """Whether more points are not worth trying, or cannot be had."""
+    enough = fit.sparsity is None or not fit.sparsity.matters
+    ended = enough or fit.status == "diverged" or fit.message.startswith(INTERRUPTED)
+    return ended or sizes[-1] >= limit or sizes[-1] in sizes[:-1] or len(sizes) == MOST_ROUNDS
+
+
+def _history(sizes: list[int], limit: int, most: int, lost: Sparsity | None) -> str:
+    """How M was found; what all the distinct rows lose is the jitter's doing."""
+    before = f" after {', '.join(map(str, sizes[:-1]))}" if len(sizes) > 1 else ""
+    if lost is None or not lost.matters:
+        return f"; M = {sizes[-1]}{before}"
+    if sizes[-1] < limit:
+        return f"; M = {sizes[-1]}{before}, where the search ended, {len(sizes)} numbers having been tried"
+    every_row = "all the distinct rows, so that what is lost is lost to the jitter"
+    return f"; M = {sizes[-1]}{before}, {every_row if limit < most else 'the most there may be'}"
 
 
 def _settings(method: str | NaturalGradient | LBFGS | AdaDelta) -> NaturalGradient | LBFGS | AdaDelta:

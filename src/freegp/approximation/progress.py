@@ -36,3 +36,10 @@ class FitProgress:
     def update(self, completed: int, objective: float) -> None:
         """Show how far it is and what it has reached."""
         self._progress.update(self._task, completed=completed, description=f"objective {objective:.3f}")
+
+
+def announce(sentence: str, enabled: bool) -> None:
+    """A line on standard error, where a bar would be shown."""
+    console = Console(stderr=True, highlight=False)
+    if enabled and console.is_terminal:
+        console.print(sentence, markup=False)

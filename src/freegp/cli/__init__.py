@@ -2,7 +2,7 @@
 
 import typer
 
-from freegp.cli import demo, diagnose, fit, predict, report, resume
+from freegp.cli import demo, diagnose, fit, predict, report, resume, sweep
 from freegp.cli.words import Commands
 from freegp.experiments.command import reproduce
 
@@ -20,7 +20,7 @@ def main() -> None:
     """Free-form Bayesian inference in sparse Gaussian process models."""
 
 
-for command in (fit.fit, predict.predict, diagnose.diagnose, report.report, resume.resume, demo.demo, reproduce):
+for command in (fit.fit, predict.predict, diagnose.diagnose, report.report, resume.resume, sweep.sweep, demo.demo, reproduce):
     app.command()(command)
 
 __all__ = ["app"]

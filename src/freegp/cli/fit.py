@@ -8,51 +8,46 @@ import jax.numpy as jnp
 import typer
 
 from freegp.approximation import GaussianFit, fit_gaussian
-from freegp.cli.config import use_config
-from freegp.cli.problem import Problem, Question, model_of, problem_of
+from freegp.approximation.words import loss_in_words
+from freegp.cli.options import (
+    Config,
+    Data,
+    ExposureOption,
+    Inputs,
+    KernelName,
+    KernelOption,
+    LikelihoodOption,
+    Seed,
+    Target,
+    question_of,
+)
+from freegp.cli.problem import Problem, model_of, overview, problem_of
 from freegp.cli.runs import begin, check_new_folder, go_on, keep_fit
 from freegp.cli.words import NOT_CONVERGED, STOPPED, explained, judge, parameter_table, say, show
 from freegp.sampling.runner import Plan
 from freegp.sampling.samplers import as_sampler
 from freegp.tables import read_table
 
-LikelihoodName = StrEnum("LikelihoodName", "gaussian student bernoulli poisson negative_binomial softmax robustmax")
-KernelName = StrEnum("KernelName", "rbf matern12 matern32 matern52")
 SamplerName = StrEnum("SamplerName", "sites nuts paper gibbs")
 Method = StrEnum("Method", "sample gaussian")
 
 
-def _listed(names: type[StrEnum]) -> str:
-    return ", ".join(names)
-
-
 def fit(
-    data: Annotated[Path, typer.Argument(help="A .csv, .tsv or .parquet file: a header, then one row for each observation.")],
-    target: Annotated[str, typer.Option(help="The column to learn.", metavar="COLUMN")],
+    data: Data,
+    target: Target,
     out: Annotated[Path, typer.Option(help="A new folder, which will hold the run.", metavar="FOLDER")],
-    inputs: Annotated[
+    inputs: Inputs = None,
+    likelihood: LikelihoodOption = None,
+    exposure: ExposureOption = None,
+    kernel: KernelOption = KernelName.rbf,
+    inducing: Annotated[
         str | None,
-        typer.Option(help="The columns to learn from, as a,b,c.", metavar="COLUMNS", show_default="all other numeric columns"),
-    ] = None,
-    likelihood: Annotated[
-        LikelihoodName | None,
         typer.Option(
-            help=f"How the target is distributed: {_listed(LikelihoodName)}.",
-            metavar="NAME",
-            show_default="guessed from the target",
+            help="How many inducing points carry the function, or auto: as many as it takes, which takes longer.",
+            metavar="NUMBER",
+            show_default="from the number of rows",
         ),
     ] = None,
-    exposure: Annotated[
-        str | None,
-        typer.Option(help="For counts: the column of areas, times or populations they were counted in.", metavar="COLUMN"),
-    ] = None,
-    kernel: Annotated[
-        KernelName,
-        typer.Option(help="How smooth the function is, from rough to smooth: matern12, matern32, matern52, rbf.", metavar="NAME"),
-    ] = (KernelName.rbf),
-    inducing: Annotated[
-        str, typer.Option(help="How many inducing points carry the function, or auto.", metavar="NUMBER")
-    ] = "auto",
     method: Annotated[
         Method,
         typer.Option(help="sample the posterior, or keep the gaussian approximation alone (faster, less exact).", metavar="NAME"),
@@ -61,20 +56,10 @@ def fit(
     warmup: Annotated[int, typer.Option(min=0, help="Draws of each chain spent on tuning.", metavar="NUMBER")] = 300,
     chains: Annotated[int, typer.Option(min=1, help="Chains; one alone cannot be judged.", metavar="NUMBER")] = 4,
     sampler: Annotated[
-        SamplerName, typer.Option(help=f"Which Markov chain: {_listed(SamplerName)}.", metavar="NAME")
+        SamplerName, typer.Option(help=f"Which Markov chain: {', '.join(SamplerName)}.", metavar="NAME")
     ] = SamplerName.sites,
-    seed: Annotated[
-        int, typer.Option(min=0, help="The same seed on the same machine gives the same draws.", metavar="NUMBER")
-    ] = 0,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="A TOML file with any of these options; the command line wins.",
-            metavar="FILE",
-            callback=use_config,
-            is_eager=True,
-        ),
-    ] = None,
+    seed: Seed = 0,
+    config: Config = None,
 ) -> None:
     """Learn one column of a table from others, and keep the run in a folder.
 
@@ -85,12 +70,11 @@ def fit(
     Example: freegp fit trees.csv --target alive --out run
     """
     with explained():
-        names = tuple(name.strip() for name in inputs.split(",")) if inputs else ()
-        question = Question(target, names, likelihood.value if likelihood else None, exposure)
+        question = question_of(target, inputs, likelihood, exposure)
         problem = problem_of(read_table(data), question, data, say)
         model, is_held = model_of(problem, kernel.value, inducing)
         check_new_folder(out)
-        say(_overview(problem, data))
+        say(overview(problem, data))
         approximation = fit_gaussian(model, problem.X, problem.y, train_inducing=not is_held, seed=seed)
         _judge_fit(approximation)
         if method is Method.gaussian:
@@ -105,15 +89,6 @@ def fit(
         judge(posterior.diagnostics)
 
 
-def _overview(problem: Problem, data: Path) -> str:
-    described = problem.description
-    inputs = ", ".join(described.inputs[:10]) + (f" and {len(described.inputs) - 10} more" if len(described.inputs) > 10 else "")
-    labels = (
-        f" ({', '.join(described.classes[:10])}{', ...' if len(described.classes) > 10 else ''})" if described.classes else ""
-    )
-    return f"{len(problem.y)} rows of {data}: {described.target}{labels} from {inputs}; likelihood {described.likelihood}"
-
-
 def _judge_fit(approximation: GaussianFit) -> None:
     """Say how the approximation ended, and stop if it is of no use."""
     if approximation.status == "diverged":
@@ -123,7 +98,8 @@ def _judge_fit(approximation: GaussianFit) -> None:
         raise typer.Exit(STOPPED)
     inducing = f"{approximation.model.num_inducing} inducing points"
     seconds = f"{approximation.seconds:.0f} s"
-    say(f"Gaussian approximation with {inducing} {approximation.message}: bound {approximation.elbo:.2f} ({seconds})")
+    lost = f"; {loss_in_words(approximation.sparsity)}" if approximation.sparsity is not None else ""
+    say(f"Gaussian approximation with {inducing} {approximation.message}: bound {approximation.elbo:.2f} ({seconds}){lost}")
 
 
 def _finish_gaussian(out: Path, approximation: GaussianFit, problem: Problem) -> None:

@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 import typer
 
-from freegp.cli.description import CLASSIFIERS, COUNTS, Description
+from freegp.cli.description import CLASSIFIERS, Description
 from freegp.cli.runs import Run, known_columns, read_run
 from freegp.cli.words import explained, say
-from freegp.estimators.base import target_quantiles
-from freegp.tables import check_columns, read_table
+from freegp.tables import check_columns, read_table, write_table
 
 LEVELS = {"5%": 0.05, "50%": 0.5, "95%": 0.95}
 
@@ -20,7 +19,7 @@ LEVELS = {"5%": 0.05, "50%": 0.5, "95%": 0.95}
 def predict(
     run: Annotated[Path, typer.Argument(help="The folder that freegp fit wrote.")],
     new: Annotated[Path, typer.Argument(help="A .csv, .tsv or .parquet file with the input columns (and exposures) of the fit.")],
-    out: Annotated[Path | None, typer.Option(help="The CSV file to write.", show_default="print it")] = None,
+    out: Annotated[Path | None, typer.Option(help="The .csv, .tsv or .parquet file to write.", show_default="print it")] = None,
 ) -> None:
     """Predict the target for the rows of another table, averaged over the draws.
 
@@ -38,7 +37,7 @@ def predict(
         if out is None:
             result.to_csv(sys.stdout, index=False)
             return
-        result.to_csv(out, index=False)
+        write_table(result, out)
         say(f"{len(result)} rows with predictions of {known_columns(fitted).target}: {out}")
 
 
@@ -65,8 +64,7 @@ def _class_columns(run: Run, description: Description, X: np.ndarray) -> pd.Data
 
 def _number_columns(run: Run, description: Description, X: np.ndarray, exposure: np.ndarray | float | None) -> pd.DataFrame:
     mean, variance = (np.asarray(part) for part in run.fitted.predict_y(X, exposure=exposure))
-    rule = "inverted_cdf" if description.likelihood in COUNTS else "linear"
-    quantiles = target_quantiles(run.fitted, X, list(LEVELS.values()), 0, exposure, rule)  # type: ignore[arg-type]
+    quantiles = np.asarray(run.fitted.quantiles_y(X, list(LEVELS.values()), exposure=exposure))
     shift, scale, target = description.target_mean, description.target_scale, description.target
     columns = {f"{target}_mean": _digits(shift + scale * mean), f"{target}_sd": _digits(scale * np.sqrt(variance))}
     columns |= {f"{target}_{name}": _digits(shift + scale * row) for name, row in zip(LEVELS, quantiles, strict=True)}

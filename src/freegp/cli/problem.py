@@ -11,7 +11,7 @@ import pandas as pd
 from freegp import kernels, likelihoods, priors
 from freegp.cli.description import CLASSIFIERS, COUNTS, Description, exposure_of
 from freegp.estimators.base import default_kernel, default_kernel_priors, default_size
-from freegp.inducing import KMeans
+from freegp.inducing import Automatic, KMeans, Placement
 from freegp.model import SparseGP
 from freegp.tables import check_columns, classes, is_numeric, numbers, numeric_names
 
@@ -69,15 +69,23 @@ def problem_of(table: pd.DataFrame, question: Question, path: Path, say: Say) ->
     return Problem(description, description.standardised(table, path), (y - mean) / scale, exposure)
 
 
-def model_of(problem: Problem, kernel: str, inducing: str) -> tuple[SparseGP, bool]:
+def model_of(problem: Problem, kernel: str, inducing: str | None) -> tuple[SparseGP, bool]:
     """The model, and whether its inducing points are all the distinct rows, which the fit need not move."""
     num_columns = problem.X.shape[1]
-    num_distinct = len(np.unique(problem.X, axis=0))
-    size = default_size(num_distinct, num_columns) if inducing == "auto" else min(_size(inducing), num_distinct)
+    placement, is_held = _placement(inducing, len(np.unique(problem.X, axis=0)), num_columns)
     likelihood, beliefs, fixed = _likelihood(problem)
     chosen = KERNELS[kernel](lengthscales=default_kernel(num_columns).lengthscales)  # type: ignore[attr-defined]
-    model = SparseGP(chosen, likelihood, KMeans(size), beliefs | default_kernel_priors(num_columns), fixed)
-    return model, size == num_distinct
+    return SparseGP(chosen, likelihood, placement, beliefs | default_kernel_priors(num_columns), fixed), is_held
+
+
+def overview(problem: Problem, data: Path) -> str:
+    """What is learnt from what, in a line."""
+    described = problem.description
+    inputs = ", ".join(described.inputs[:10]) + (f" and {len(described.inputs) - 10} more" if len(described.inputs) > 10 else "")
+    labels = (
+        f" ({', '.join(described.classes[:10])}{', ...' if len(described.classes) > 10 else ''})" if described.classes else ""
+    )
+    return f"{len(problem.y)} rows of {data}: {described.target}{labels} from {inputs}; likelihood {described.likelihood}"
 
 
 def _guessed(column: pd.Series, question: Question, path: Path, say: Say) -> str:
@@ -158,10 +166,20 @@ def _rate(table: pd.DataFrame, question: Question, y: np.ndarray, path: Path) ->
     return max(float(np.sum(y)), 1.0) / total
 
 
-def _size(inducing: str) -> int:
-    if not inducing.isdecimal() or int(inducing) < 1:
-        raise ValueError(f"--inducing must be a number of points or auto, but is {inducing!r}")
-    return int(inducing)
+def _placement(inducing: str | None, num_distinct: int, num_columns: int) -> tuple[Placement, bool]:
+    """How the inducing points are placed, and whether they are all the distinct rows."""
+    if inducing == "auto":
+        return Automatic(), False
+    size = default_size(num_distinct, num_columns) if inducing is None else min(size_of(inducing), num_distinct)
+    return KMeans(size), size == num_distinct
+
+
+def size_of(text: str, option: str = "--inducing") -> int:
+    """A number of inducing points, as it was typed."""
+    if not text.isdecimal() or int(text) < 1:
+        wanted = "a number of points or auto" if option == "--inducing" else "numbers of points with commas between them"
+        raise ValueError(f"{option} must be {wanted}, but is {text!r}")
+    return int(text)
 
 
 def _likelihood(problem: Problem) -> tuple[likelihoods.Likelihood, dict[str, priors.Prior], list[str]]:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
+from freegp.approximation.words import loss_in_words
 from freegp.cli.description import Description
 from freegp.diagnostics import Diagnostics
 from freegp.posterior import Posterior
@@ -85,7 +86,7 @@ def judge(diagnostics: Diagnostics) -> None:
 
 def parameter_table(posterior: Posterior, description: Description | None = None) -> Table:
     """The parameters and how well they are known; what is standardised is explained below."""
-    table = Table(title="Parameters", caption=_units(description), caption_justify="left")
+    table = Table(title="Parameters", caption=_caption(posterior, description), caption_justify="left")
     summary = posterior.summary()
     table.add_column("name")
     for column in summary.columns:
@@ -95,11 +96,15 @@ def parameter_table(posterior: Posterior, description: Description | None = None
     return table
 
 
-def _units(description: Description | None) -> Text | None:
-    if description is None:
-        return None
+def _caption(posterior: Posterior, description: Description | None) -> Text:
+    """What the inducing points lose, and the units."""
+    lost = loss_in_words(posterior.sparsity)
+    return Text(lost if description is None else f"{lost}\n{_units(description)}")
+
+
+def _units(description: Description) -> str:
     inputs = description.inputs
     if len(inputs) > MOST_NAMED:
-        return Text("lengthscales are in standard deviations of the inputs")
+        return "lengthscales are in standard deviations of the inputs"
     listed = (f"[{i}] {name}, sd {scale:.4g}" for i, (name, scale) in enumerate(zip(inputs, description.scales, strict=True)))
-    return Text(f"lengthscales are in standard deviations of the inputs: {'; '.join(listed)}")
+    return f"lengthscales are in standard deviations of the inputs: {'; '.join(listed)}"

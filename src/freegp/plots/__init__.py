@@ -7,6 +7,7 @@ from freegp.plots.curves import intensity_curve, latent_1d
 from freegp.plots.inducing import inducing_inputs
 from freegp.plots.maps import intensity_map, latent_2d, surface_2d
 from freegp.plots.style import ACCENT, BAND, INK
+from freegp.plots.sweeps import inducing_sweep
 
 __all__ = [
     "ACCENT",
@@ -14,6 +15,7 @@ __all__ = [
     "INK",
     "calibration_curve",
     "inducing_inputs",
+    "inducing_sweep",
     "intensity_curve",
     "intensity_map",
     "latent_1d",

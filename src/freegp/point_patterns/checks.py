@@ -10,6 +10,7 @@ from jaxtyping import ArrayLike, Float
 from freegp.point_patterns.window import Window, as_window
 from freegp.validation import check_inputs
 
+METHODS = ("sample", "gaussian")
 MANY_TWINS = 0.1
 """More than this share of events in the same place as another is worth a word."""
 
@@ -57,6 +58,15 @@ def checked_region(given: Any, window: Window) -> Window:
     if len(region.bounds) != len(window.bounds):
         raise ValueError(f"region has {len(region.bounds)} dimension(s), but the window has {len(window.bounds)}; give as many")
     return region
+
+
+def check_run(method: str, num_samples: int, num_warmup: int, num_chains: int) -> None:
+    """How to fit, before anything is written or computed."""
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, but is {method!r}")
+    for name, value, least in (("num_samples", num_samples, 1), ("num_warmup", num_warmup, 0), ("num_chains", num_chains, 1)):
+        if value < least:
+            raise ValueError(f"{name} must be {least} or more, but is {value}")
 
 
 def checked_levels(probabilities: Sequence[float]) -> tuple[float, ...]:

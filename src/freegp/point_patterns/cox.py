@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -19,17 +20,21 @@ from freegp.kernels import Kernel
 from freegp.likelihoods import Poisson
 from freegp.model import SparseGP
 from freegp.point_patterns.cells import lay_cells
-from freegp.point_patterns.checks import checked_levels, checked_points, checked_region, warn_of_twins
+from freegp.point_patterns.checks import check_run, checked_levels, checked_points, checked_region, warn_of_twins
 from freegp.point_patterns.defaults import LEVEL, default_kernel, default_priors, regular_points
+from freegp.point_patterns.kept import FILE, KeptProcess, kept
 from freegp.point_patterns.latent import Approximated, Latent, Sampled
 from freegp.point_patterns.results import Count, HeldOut, Intensity, IntensitySurface, Refinement, judged
 from freegp.point_patterns.window import Polygon, as_window
 from freegp.posterior import LARGEST_JOINT, Posterior
 from freegp.priors import Prior
-from freegp.sampling import sample
+from freegp.sampling import read_plan, resume, sample
+from freegp.sampling.run_directory import RunDirectory
+from freegp.sampling.runner import Plan
+from freegp.sampling.samplers import as_sampler
+from freegp.saving import load, save
 
 BAND = (0.05, 0.5, 0.95)
-METHODS = ("sample", "gaussian")
 
 
 class CoxProcess(BaseEstimator):
@@ -52,12 +57,13 @@ class CoxProcess(BaseEstimator):
     priors
         By parameter name, such as ``"kernel.members.0.lengthscales"`` of the default kernel; they replace the default ones.
     inducing
-        "auto" (a regular grid over the window: 30 points in one dimension, about 225 in two), or what `fg.SparseGP` takes.
+        None (a regular grid over the window: 30 points in one dimension, about 225 in two), or what `fg.SparseGP` takes, "auto"
+        among it: as many as it takes, which for a rough intensity is a good part of the cells. The summary says what they lose.
     method
         "sample" (draws of the free-form posterior) or "gaussian" (a Gaussian approximation, in seconds, with point estimates
         of the parameters).
     num_samples, num_warmup, num_chains, seed, run_dir, progress
-        As in `fg.sample`.
+        As in `fg.sample`; what was interrupted in a ``run_dir`` is taken up by `CoxProcess.resume`.
 
     Attributes
     ----------
@@ -75,7 +81,7 @@ class CoxProcess(BaseEstimator):
         grid: int | Sequence[int] | None = None,
         kernel: Kernel | None = None,
         priors: Mapping[str, Prior] | None = None,
-        inducing: str | int | ArrayLike | Inducing | Placement = "auto",
+        inducing: str | int | ArrayLike | Inducing | Placement | None = None,
         method: str = "sample",
         num_samples: int = 1000,
         num_warmup: int = 300,
@@ -99,23 +105,30 @@ class CoxProcess(BaseEstimator):
 
     def fit(self, events: ArrayLike) -> "CoxProcess":
         """Learn the intensity from where the events are, ``[E]`` or ``[E, D]``."""
-        if self.method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(METHODS)}, but is {self.method!r}")
-        window = as_window(self.window)
-        self.events_ = checked_points(events, window, "events")
+        check_run(self.method, self.num_samples, self.num_warmup, self.num_chains)
+        self._see(events)
         warn_of_twins(self.events_)
-        self.cells_ = lay_cells(window, self.grid)
-        self.counts_ = self.cells_.counts(self.events_)
-        self.rate_ = max(len(self.events_), 1) / float(self.cells_.exposure.sum())
         model, X = self._model(), self.cells_.centres
-        self.fit_ = fit_gaussian(model, X, self.counts_, train_inducing=False, seed=self.seed, progress=self.progress)
-        self.posterior_: Posterior | GaussianFit = self.fit_
-        self._latent: Latent = Approximated(self.fit_)
-        if self.method == "sample":
-            self.posterior_ = posterior = self._sample(model)
-            self._latent = Sampled(posterior)
-        self._drawn: dict[tuple[int, int], np.ndarray] = {}
-        return self
+        fit = fit_gaussian(model, X, self.counts_, train_inducing=False, seed=self.seed, progress=self.progress)
+        return self._learn(fit, self._sample(model, fit) if self.method == "sample" else None)
+
+    @classmethod
+    def resume(cls, run_dir: str | PathLike[str], progress: bool = True) -> "CoxProcess":
+        """Take up a run where it stopped; its draws are those of a run that never did."""
+        found = load(Path(run_dir) / FILE)
+        process = cls(**(found.settings() | {"run_dir": run_dir, "progress": progress}))._see(found.events)
+        return process._learn(read_plan(run_dir).fit, resume(run_dir, progress))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted process to one file, without pickle; `fg.load` reads it back."""
+        posterior = self._fitted().posterior_
+        save(kept(self.get_params(), self.events_, self.fit_, posterior if isinstance(posterior, Posterior) else None), path)
+
+    @classmethod
+    def restored(cls, found: KeptProcess) -> "CoxProcess":
+        """A fitted process from what was kept of it."""
+        assert found.approximation is not None
+        return cls(**found.settings())._see(found.events)._learn(found.approximation, found.posterior)
 
     def intensity(self, points: ArrayLike, probabilities: Sequence[float] = BAND) -> Intensity:
         """Mean and quantiles of the intensity at points inside the window, ``[N]`` or ``[N, D]``."""
@@ -176,7 +189,7 @@ class CoxProcess(BaseEstimator):
         fit, rate = self._fitted().fit_, self.rate_
         finer = lay_cells(self.cells_.window, [2 * (len(axis) - 1) for axis in self.cells_.edges])
         model, centres = fit.model.with_likelihood(Poisson(exposure=rate * finer.exposure)), finer.centres
-        if isinstance(self.inducing, str) and len(regular_points(finer)) > model.num_inducing:
+        if self.inducing is None and len(regular_points(finer)) > model.num_inducing:
             model = model.with_inducing_inputs(jnp.asarray(regular_points(finer)))
         counts = finer.counts(self.events_)
         refit = fit_gaussian(model, centres, counts, train_inducing=False, seed=self.seed, progress=self.progress)
@@ -215,6 +228,23 @@ class CoxProcess(BaseEstimator):
         size = f"{len(self.events_)} events, {self.rate_:.4g} per unit, {len(self.counts_)} cells"
         return f"Cox process: {size}; {self._latent.verdict()}\n{self.summary().to_string()}"
 
+    def _see(self, events: ArrayLike) -> "CoxProcess":
+        """Lay the cells and count the events in them."""
+        window = as_window(self.window)
+        self.events_ = checked_points(events, window, "events")
+        self.cells_ = lay_cells(window, self.grid)
+        self.counts_ = self.cells_.counts(self.events_)
+        self.rate_ = max(len(self.events_), 1) / float(self.cells_.exposure.sum())
+        return self
+
+    def _learn(self, fit: GaussianFit, posterior: Posterior | None) -> "CoxProcess":
+        """Keep what was found."""
+        self.fit_ = fit
+        self.posterior_: Posterior | GaussianFit = fit if posterior is None else posterior
+        self._latent: Latent = Approximated(fit) if posterior is None else Sampled(posterior)
+        self._drawn: dict[tuple[int, int], np.ndarray] = {}
+        return self
+
     def _fitted(self) -> "CoxProcess":
         if not hasattr(self, "posterior_"):
             raise ValueError("this Cox process has not seen any events yet; call fit(events) first")
@@ -222,21 +252,25 @@ class CoxProcess(BaseEstimator):
 
     def _model(self) -> SparseGP:
         window, priors = self.cells_.window, dict(self.priors or {})
-        automatic = isinstance(self.inducing, str)
-        if automatic and self.inducing != "auto":
-            raise ValueError(f"inducing is 'auto', a number of points, an (M, D) array or a placement, not {self.inducing!r}")
         return SparseGP(
             kernel=default_kernel(window) if self.kernel is None else self.kernel,
             likelihood=Poisson(exposure=self.rate_ * self.cells_.exposure),
-            inducing=regular_points(self.cells_) if automatic else self.inducing,  # type: ignore[arg-type]
+            inducing=regular_points(self.cells_) if self.inducing is None else self.inducing,
             priors=default_priors(window) | priors if self.kernel is None else priors,
             fixed=(LEVEL,) if self.kernel is None and LEVEL not in priors else (),
         )
 
-    def _sample(self, model: SparseGP) -> Posterior:
-        settings = ("num_samples", "num_warmup", "num_chains", "seed", "run_dir", "progress")
-        chosen = {name: getattr(self, name) for name in settings}
-        return sample(model, self.cells_.centres, self.counts_, fit=self.fit_, **chosen)
+    def _sample(self, model: SparseGP, fit: GaussianFit) -> Posterior:
+        chosen = {name: getattr(self, name) for name in ("num_samples", "num_warmup", "num_chains", "seed")}
+        X, counts = self.cells_.centres, self.counts_
+        if self.run_dir is None:
+            return sample(model, X, counts, fit=fit, progress=self.progress, **chosen)
+        if fit.status == "diverged":
+            raise FloatingPointError(f"the Gaussian approximation {fit.message}")
+        plan = Plan(fit, jnp.asarray(X), jnp.asarray(counts), as_sampler("sites"), **chosen)
+        with RunDirectory.create(self.run_dir, plan):
+            save(kept(self.get_params(), self.events_), Path(self.run_dir) / FILE)
+        return resume(self.run_dir, self.progress)
 
     def _count(self, region: Any, probabilities: Sequence[float], num_draws: int, seed: int, *, noise: bool) -> Count:
         levels, window = checked_levels(probabilities), self._fitted().cells_.window

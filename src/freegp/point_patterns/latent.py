@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.special import ndtri
 
 from freegp.approximation import GaussianFit
+from freegp.approximation.words import loss_in_words, with_nats_lost
 from freegp.model import SparseGP
 from freegp.parameters import free_parameters
 from freegp.posterior import Posterior
@@ -102,11 +103,13 @@ class Approximated:
         """The point estimates."""
         values = self.fit.model.parameter_values()
         names = [parameter.path for parameter in free_parameters(self.fit.model)]
-        return pd.DataFrame({"estimate": [values[name] for name in names]}, index=names)
+        table = pd.DataFrame({"estimate": [values[name] for name in names]}, index=names)
+        return with_nats_lost(table, self.fit.sparsity)
 
     def verdict(self) -> str:
         """How the fit ended."""
-        return f"Gaussian approximation, parameters at their point estimates: {self.fit.message}"
+        lost = f"; {loss_in_words(self.fit.sparsity)}" if self.fit.sparsity is not None else ""
+        return f"Gaussian approximation, parameters at their point estimates: {self.fit.message}{lost}"
 
 
 @eqx.filter_jit

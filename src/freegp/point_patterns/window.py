@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import ArrayLike, Bool, Float
 
 from freegp.point_patterns import geometry
+from freegp.saving import registered
 
 Edges: TypeAlias = tuple[np.ndarray, ...]
 """Edges of a grid's cells along each axis, x first."""
@@ -19,6 +20,7 @@ NEAR = 1e-9
 """An event this near the border, in units of the window's longest side, is inside."""
 
 
+@registered
 @dataclass(frozen=True)
 class Interval:
     """A stretch of a line or of time, its ends included."""
@@ -45,6 +47,7 @@ class Interval:
         return (points[:, 0] >= self.low - slack) & (points[:, 0] <= self.high + slack)
 
 
+@registered
 @dataclass(frozen=True, eq=False)
 class Polygon:
     """A simple polygon: vertices ``[V, 2]`` in order, either way round; the first need not be repeated."""
@@ -69,6 +72,7 @@ class Polygon:
         return geometry.is_inside(self.vertices, points, NEAR * max(high - low for low, high in self.bounds))
 
 
+@registered
 @dataclass(frozen=True, eq=False)
 class Mask:
     """The pixels of a rectangle that were looked at.

@@ -148,6 +148,7 @@ def diagnostics_rows(found: Diagnostics) -> list[tuple[str, str, str]]:
         ("proposals that were not finite", str(found.nonfinite), f"at most {100 * limits.nonfinite_share:g} % of the draws"),
         ("acceptance, on average", _fixed(found.acceptance, 2), ""),
         ("lowest E-BFMI of a chain", _fixed(energy, 2), f"at least {limits.ebfmi:g}"),
+        ("nats lost by the inducing points", _nats(found.sparsity), f"at most {FEW_NATS:g}"),
         ("gradients", str(found.gradients), ""),
         ("effective samples a thousand gradients", number(found.ess_per_1000_gradients), ""),
         ("seconds of sampling", number(found.seconds_sampling), ""),
@@ -155,6 +156,10 @@ def diagnostics_rows(found: Diagnostics) -> list[tuple[str, str, str]]:
         ("effective samples a second of sampling", number(found.tn_ess), ""),
     ]
     return rows if found.ebfmi else [row for row in rows if "E-BFMI" not in row[0]]
+
+
+def _nats(sparsity: Sparsity | None) -> str:
+    return "unknown" if sparsity is None else number(sparsity.nats_lost)
 
 
 def _short(name: str) -> str:
