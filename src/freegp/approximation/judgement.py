@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from freegp.approximation.curvature import parameter_factor
 from freegp.approximation.gaussian import Sites, sites_at
-from freegp.approximation.natural import position_slope
 from freegp.approximation.problem import Problem
 from freegp.parameters import to_free
 from freegp.sparsity import Sparsity, curvature_and_loss, judge
@@ -19,8 +19,6 @@ from freegp.target.projection import covariances, project_gaussian, whitening
 
 MOST_DIRECTIONS = 20
 """With more parameters than this only their estimates are looked at, and no shift is found."""
-FLATTEST = 1.0 / 9.0
-"""Least curvature believed in any direction of theta: a standard deviation of 3 in free coordinates."""
 
 
 def judged(problem: Problem, sites: Sites, around: bool) -> tuple[Sparsity | None, Float[np.ndarray, "N P"]]:
@@ -41,22 +39,10 @@ def judged(problem: Problem, sites: Sites, around: bool) -> tuple[Sparsity | Non
 
 def _places(problem: Problem, sites: Sites, at: Float[np.ndarray, " T"]) -> Float[np.ndarray, "S T"]:
     """Two places for each parameter, opposite each other, in directions that mix the parameters as draws would."""
-    factor = _factor(problem, sites, at)
+    factor = parameter_factor(problem, sites)
     directions = np.linalg.qr(np.random.default_rng(0).normal(size=factor.shape))[0]
     steps = np.sqrt(at.size) * (factor @ directions).T
     return at + np.concatenate([steps, -steps])
-
-
-def _factor(problem: Problem, sites: Sites, at: Float[np.ndarray, " T"]) -> Float[np.ndarray, "T T"]:
-    """A factor of the parameters' covariance: the inverse Hessian of the bound with the sites held, by differences of slopes."""
-
-    def slope(place: np.ndarray) -> np.ndarray:
-        return np.asarray(position_slope(problem, jnp.asarray(place), sites))
-
-    hessian = np.array([slope(at - 1e-3 * direction) - slope(at + 1e-3 * direction) for direction in np.eye(at.size)]) / 2e-3
-    hessian = np.where(np.isfinite(hessian), hessian, np.eye(at.size))
-    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
-    return vectors / np.sqrt(np.maximum(values, FLATTEST))
 
 
 @eqx.filter_jit
