@@ -49,11 +49,11 @@ PROBLEMS = {
 
 
 class Weakened(fg.RotationHMC):
-    """With sites at half their strength, as a warm-up may leave them, parameters are moved with v held too."""
+    """With sites far from their strength, as a warm-up may leave them, parameters are moved with v held too."""
 
     def prepare(self, fit, X, y):
         target = super().prepare(fit, X, y)
-        return target.with_tuned(target.tuned() | {"strength": jnp.asarray(0.5)})
+        return target.with_tuned(target.tuned() | {"strength": jnp.asarray(0.3)})
 
 
 SAMPLERS = {"sites": "sites", "jointly": fg.RotationHMC(most_sliced=-1), "nuts": "nuts"}
