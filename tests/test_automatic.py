@@ -1,5 +1,8 @@
 """The number of inducing points, found by the fit; and what a fit says its points lose."""
 
+import importlib
+import itertools
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +15,7 @@ from freegp.approximation.growth import with_more_points
 from freegp.approximation.problem import Problem
 from freegp.sparsity import Sparsity
 
+fit_module = importlib.import_module("freegp.approximation.fit")
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(0, 10, (150, 1)), axis=0)
 Y = np.sin(9.0 * X[:, 0]) + 0.1 * RNG.normal(size=150)
@@ -55,6 +59,22 @@ class TestSearch:
         """Default priors have the first value as median; a second fit must not move them to the first fit's."""
         prepared = dict(model("auto", fixed=["kernel.variance"]).prepared(X).priors)
         assert dict(found.model.priors) == prepared
+
+    def test_each_round_begins_no_lower_than_the_last_one_ended(self, monkeypatch):
+        """The points stay and the parameters start where they were, so more points can only raise the bound."""
+        fits = []
+
+        def noted(*arguments):
+            fits.append(fit_once(*arguments))
+            return fits[-1]
+
+        fit_once = fit_module._fit
+        monkeypatch.setattr(fit_module, "_fit", noted)
+        fg.fit_gaussian(model("auto", fixed=["kernel.variance"]), X, Y, progress=False)
+        assert len(fits) > 1
+        for (before, _), (after, _) in itertools.pairwise(fits):
+            assert after.trace[0] > before.trace[-1]
+            np.testing.assert_array_equal(after.model.inducing_inputs[: len(before.mean)], before.model.inducing_inputs)
 
     def test_never_more_than_allowed(self):
         fit = fg.fit_gaussian(model(fg.Automatic(most=12)), X, Y, progress=False)

@@ -47,9 +47,14 @@ def test_the_recommendation_is_the_smallest_that_is_enough(sweep):
 
 
 def test_too_few_that_lose_nothing_are_not_recommended():
-    """Three points fit a function that three points carry; the bound of more says that it is the wrong one."""
-    swept = fg.sweep_inducing(MODEL, X, Y, sizes=[3, 16], train_inducing=False, progress=False)
+    """Three points fit a function that three points carry; the bound of more says that it is the wrong one.
+
+    Predictions do not, where they are compared far from all data.
+    """
+    away = (np.array([[1000.0]]), np.array([1.0]))
+    swept = fg.sweep_inducing(MODEL, X, Y, sizes=[3, 16], test=away, train_inducing=False, progress=False)
     assert swept.table["nats lost"][3] < 1.0
+    assert swept.table["change of predictions"][3] < 0.1
     assert swept.recommended == 16
 
 

@@ -63,7 +63,9 @@ def sweep(
         say(str(found))
         say(f"table: {out / TABLE}\npicture: {out / PICTURE}")
         if found.recommended is not None:
-            say(f"next: freegp fit {data} --target {target} --inducing {found.recommended} --out RUN")
+            given = {"inputs": inputs, "likelihood": likelihood, "exposure": exposure}
+            same = "".join(f" --{name} {value}" for name, value in given.items() if value)
+            say(f"next: freegp fit {data} --target {target}{same} --inducing {found.recommended} --out RUN")
 
 
 def _write(found: InducingSweep, out: Path) -> None:

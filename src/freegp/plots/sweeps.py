@@ -62,6 +62,7 @@ def _parameters(axes: Axes, table: pd.DataFrame, names: list[str]) -> None:
 
 def _along_sizes(axes: Axes, sizes: np.ndarray) -> None:
     axes.set_xscale("log")
+    axes.set_xlim(sizes[0] / 1.1, sizes[-1] * 1.1)
     axes.xaxis.set_major_locator(FixedLocator(sizes.tolist()))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticklabels([str(size) for size in sizes])
