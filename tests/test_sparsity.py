@@ -4,6 +4,7 @@ import pytest
 from reference import kernel_matrix, rbf
 
 import freegp as fg
+from freegp.approximation.words import loss_in_words
 from freegp.diagnostics import diagnose
 from freegp.sparsity import Sparsity, _greedy_losses, curvature_and_loss, judge, suggested_size
 from freegp.target.projection import covariances, project_whitened, whitening
@@ -75,3 +76,13 @@ def test_the_verdict_says_so():
     assert "20 inducing points lose about 3.2 nats and move a parameter by about 0.9 sd: raise M to about 41" in verdict
     verdict = diagnose({"theta": draws}, **plain, **costs, sparsity=Sparsity(0.2, 0.1, 20, None)).verdict
     assert "raise M" not in verdict
+
+
+def test_points_that_are_all_the_data_are_not_to_be_more():
+    """What is lost then is the jitter's doing, however much it is."""
+    X = np.linspace(0.0, 1.0, 6)[:, None]
+    model = fg.SparseGP(fg.kernels.RBF(), fg.likelihoods.Gaussian(), inducing=X).prepared(X)
+    free = np.random.default_rng(0).normal(size=(8, 3))
+    found = judge(model, X, free, np.full(8, 3.0), np.ones((6, 1)))
+    assert found.suggested_inducing == 6
+    assert loss_in_words(found) == "6 inducing points lose about 3 nats, though they are all the data: lower the jitter"

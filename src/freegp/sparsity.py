@@ -62,7 +62,8 @@ def judge(
 ) -> Sparsity:
     """What is lost, from the nats lost by each draw and the mean curvature of each datum.
 
-    The number suggested is for parameters where they would be without the loss: their mean with weights ``exp(loss)``.
+    The number suggested is for parameters where they would be without the loss: their mean with weights ``exp(loss)``. Where
+    every distinct row is an inducing input already it is their number: what is lost then is the jitter's doing.
     """
     nats_lost, spread = float(np.mean(losses)), np.std(free, axis=0)
     centred = (free - np.mean(free, axis=0)) / np.where(spread > 0.0, spread, 1.0)
@@ -70,6 +71,8 @@ def judge(
     found = Sparsity(nats_lost, shift, model.num_inducing, None)
     if not found.matters:
         return found
+    if model.num_inducing >= len(np.unique(X, axis=0)):
+        return found._replace(suggested_inducing=model.num_inducing)
     weights = np.exp(np.minimum(losses - losses.max(), 0.0))
     unbiased = from_free(model, jnp.asarray(weights @ free / weights.sum()))
     return found._replace(suggested_inducing=suggested_size(unbiased, X, curvature))

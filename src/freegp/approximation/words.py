@@ -20,6 +20,8 @@ def loss_in_words(sparsity: Sparsity) -> str:
     if not sparsity.matters:
         return lost
     moved = f" and move a parameter by about {sparsity.shift:.1f} sd" if sparsity.shift > SMALL_SHIFT else ""
+    if sparsity.suggested_inducing == sparsity.num_inducing:
+        return f"{lost}{moved}, though they are all the data: lower the jitter"
     return f"{lost}{moved}: raise M to {wanted_size(sparsity)}"
 
 
@@ -31,9 +33,10 @@ def with_nats_lost(table: pd.DataFrame, sparsity: Sparsity | None) -> pd.DataFra
 def wanted_size(sparsity: Sparsity) -> str:
     """The number to raise M to, where the loss matters."""
     more = sparsity.suggested_inducing
-    return "all the data (Z = X)" if more is None else f"about {_two_digits_up(more)}"
+    return "all the data (Z = X)" if more is None else f"about {two_digits_up(more)}"
 
 
-def _two_digits_up(number: float) -> int:
+def two_digits_up(number: float) -> int:
+    """A number rounded up to its first two digits."""
     unit = 10 ** max(0, math.floor(math.log10(number)) - 1)
     return math.ceil(number / unit) * unit

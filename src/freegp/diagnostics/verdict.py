@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import ArrayLike
 
+from freegp.approximation.words import loss_in_words, two_digits_up
 from freegp.diagnostics.estimates import FEWEST_DRAWS, energy_bfmi
 from freegp.diagnostics.quantities import Quantities, as_groups, efficiency_of, joined, quantities_of
-from freegp.sparsity import SMALL_SHIFT, Sparsity
+from freegp.sparsity import Sparsity
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ def _mixing_faults(quantities: Quantities, run: Run, thresholds: Thresholds) -> 
     ess, name, where = min((*quantities.worst("ess_bulk"), ""), (*quantities.worst("ess_tail"), " in the tails"))
     if ess >= wanted:
         return []
-    remedy = f"draw {_two_digits_up(run.num_draws * wanted / ess)} a chain instead of {run.num_draws}"
+    remedy = f"draw {two_digits_up(run.num_draws * wanted / ess)} a chain instead of {run.num_draws}"
     return [f"{_counted(math.floor(ess), 'effective sample')} of {name}{where}, {wanted:g} wanted; {remedy}"]
 
 
@@ -225,19 +226,8 @@ def _sampler_faults(run: Run, thresholds: Thresholds) -> list[str]:
 
 def _sparsity_note(sparsity: Sparsity | None) -> str:
     """What to do where the inducing points lose too much; nothing where they do not."""
-    if sparsity is None or not sparsity.matters:
-        return ""
-    more = sparsity.suggested_inducing
-    size = "all the data (Z = X)" if more is None else f"about {_two_digits_up(more)}"
-    lost = f"{sparsity.num_inducing} inducing points lose about {sparsity.nats_lost:.2g} nats"
-    moved = f"and move a parameter by about {sparsity.shift:.1f} sd" if sparsity.shift > SMALL_SHIFT else "of the log likelihood"
-    return f"; but {lost} {moved}: raise M to {size}"
+    return "" if sparsity is None or not sparsity.matters else f"; but {loss_in_words(sparsity)}"
 
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _two_digits_up(number: float) -> int:
-    unit = 10 ** max(0, math.floor(math.log10(number)) - 1)
-    return math.ceil(number / unit) * unit

@@ -132,6 +132,8 @@ def sparsity_in_words(sparsity: Sparsity | None) -> str:
         return f"{lost} That is little (up to {FEW_NATS:g} nat is let pass): more points would change nothing that matters."
     if sparsity.suggested_inducing is None:
         return f"{lost} That is too much, and only all the data would lose little: use them as inducing inputs (Z = X)."
+    if sparsity.suggested_inducing == sparsity.num_inducing:
+        return f"{lost} They are all the data, so it is the jitter's doing: lower it."
     return f"{lost} That is too much: about {sparsity.suggested_inducing} points would lose little."
 
 
