@@ -42,6 +42,23 @@ def test_the_programs_own_choices_stand(tmp_path):
     assert not (tmp_path / "freegp").exists()
 
 
+MANY = """
+import freegp, jax, jax.numpy as jnp
+from freegp import devices
+adds = jax.jit(lambda x: x + 1.0)
+adds(jnp.zeros(3))
+devices.make_room()
+print(adds._cache_size(), end=" ")
+devices.MOST_MAPS = 10
+devices.make_room()
+print(adds._cache_size(), adds(jnp.zeros(3)).sum())
+"""
+
+
+def test_programs_are_forgotten_before_memory_maps_run_out():
+    assert output_of(MANY)[0] == "1 0 3.0"
+
+
 SPREAD = """
 import jax, jax.numpy as jnp, numpy as np, freegp as fg
 from jax.sharding import Mesh, NamedSharding, PartitionSpec

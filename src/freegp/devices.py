@@ -18,6 +18,8 @@ import jax  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
 MOST_DEVICES = 8
+MOST_MAPS = 40_000
+"""Of the 65 530 that Linux grants."""
 MOST_BYTES_KEPT = 2**29
 SECONDS_WORTH_KEEPING = 0.1
 Arguments = ParamSpec("Arguments")
@@ -61,6 +63,16 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         description.update(line for line in lines if line.startswith(("model name", "flags", "Features")))
     return hashlib.sha256("\n".join(sorted(description)).encode()).hexdigest()[:12]
+
+
+def make_room() -> None:
+    """Forget compiled programs before the memory maps run out that the system grants a process: XLA would crash without them.
+
+    A long session with data of many shapes can get there. What is forgotten is read back, or compiled again, when it is needed.
+    """
+    with contextlib.suppress(OSError), Path("/proc/self/maps").open("rb") as maps:
+        if sum(1 for _ in maps) > MOST_MAPS:
+            jax.clear_caches()
 
 
 def one_blas_thread(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

@@ -21,7 +21,7 @@ from freegp.approximation.problem import Outcome, Problem
 from freegp.approximation.progress import announce
 from freegp.approximation.result import GaussianFit
 from freegp.approximation.words import loss_in_words
-from freegp.devices import one_blas_thread
+from freegp.devices import make_room, one_blas_thread
 from freegp.inducing import Automatic, KMeans
 from freegp.model import SparseGP
 from freegp.sparsity import Sparsity
@@ -68,6 +68,7 @@ def fit_gaussian(
 
     An interruption by Ctrl-C ends the fit where it is, with status "ran out".
     """
+    make_room()
     run = Run(_settings(method), train_inducing, seed, progress)
     X, y = check_training_data(model, X, y)
     begun = time.perf_counter()

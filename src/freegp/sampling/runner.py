@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from freegp.approximation import GaussianFit, fit_gaussian
-from freegp.devices import one_blas_thread
+from freegp.devices import make_room, one_blas_thread
 from freegp.model import SparseGP
 from freegp.posterior import Posterior
 from freegp.sampling.chains import CHUNK, Draw, advance, chain_keys, chain_mesh
@@ -139,6 +139,7 @@ def _check_numbers(num_samples: int, num_warmup: int, num_chains: int) -> None:
 
 @one_blas_thread
 def _run(plan: Plan, run: RunDirectory | None, show: bool) -> Posterior:
+    make_room()
     mesh = chain_mesh(plan.num_chains)
     keys = chain_keys(plan.num_chains, jax.random.key(plan.seed))
     with SampleProgress(plan.num_warmup, plan.num_samples, show) as bar:
