@@ -12,12 +12,12 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"  # it tells of every program read back
 
-import jax  # noqa: E402
 import pytest  # noqa: E402
 
+from freegp.devices import make_room  # noqa: E402
 
-@pytest.fixture(autouse=True, scope="module")
-def _free_compiled_programs():
-    """A process can map 65530 pieces of memory, and XLA takes some for each program: a long suite would run out, and crash."""
-    yield
-    jax.clear_caches()
+
+@pytest.fixture(autouse=True)
+def _room_for_compiled_programs():
+    """The suite compiles more programs than one process can map."""
+    make_room()

@@ -82,6 +82,7 @@ class TestSearch:
         assert "M = 12, the most there may be" in fit.message
         assert "raise M to about" in str(fit)
 
+    @pytest.mark.slow
     def test_never_more_than_distinct_rows(self):
         twice = np.repeat(np.linspace(0, 10, 35)[:, None], 2, axis=0)
         rough = fg.SparseGP(fg.kernels.Matern12(1.0, 0.1), fg.likelihoods.Gaussian(0.01), inducing="auto", fixed=["kernel"])
@@ -113,6 +114,7 @@ class TestSearch:
             fg.Automatic(most=0)
 
 
+@pytest.mark.slow
 class TestRuns:
     def test_draws_are_of_the_points_that_were_found(self, run, found):
         folder, posterior = run

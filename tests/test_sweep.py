@@ -46,6 +46,7 @@ def test_the_recommendation_is_the_smallest_that_is_enough(sweep):
     assert "nats lost" in str(sweep)
 
 
+@pytest.mark.slow
 def test_too_few_that_lose_nothing_are_not_recommended():
     """Three points fit a function that three points carry; the bound of more says that it is the wrong one.
 
@@ -73,6 +74,7 @@ def test_doubling_ends_where_nothing_is_lost():
     assert table["nats lost"].iloc[-1] < 0.1
 
 
+@pytest.mark.slow
 def test_sampled_and_with_placements():
     options = {"num_samples": 20, "num_warmup": 20, "num_chains": 2}
     swept = fg.sweep_inducing(MODEL, X, Y, sizes=[fg.Grid(8)], sample=options, train_inducing=False, progress=False)
