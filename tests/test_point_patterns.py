@@ -401,6 +401,7 @@ def run(tmp_path_factory):
     return folder, quick((1851.0, 1963.0), **options, **sizes, run_dir=folder).fit(load_coal())
 
 
+@pytest.mark.slow
 class TestKept:
     def test_an_interrupted_run_is_taken_up(self, run, tmp_path):
         folder, whole = run
