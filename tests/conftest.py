@@ -3,7 +3,10 @@
 import os
 from pathlib import Path
 
-FLAGS = "--xla_backend_optimization_level=0 --xla_cpu_multi_thread_eigen=false"  # two workers have a core each
+FLAGS = (
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    " --xla_cpu_multi_thread_eigen=false"  # two workers have a core each
+)
 os.environ["XLA_FLAGS"] = f"{FLAGS} {os.environ.get('XLA_FLAGS', '')}"
 
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "alone")
