@@ -129,14 +129,14 @@ BUGS = (
     ),
     Bug(
         "mean of densities' logarithms for the logarithm of their mean",
-        "posterior.py",
+        "posterior/posterior.py",
         "            results.append(jax.nn.logsumexp(densities, axis=0) - jnp.log(densities.shape[0]))\n",
         "            results.append(jnp.mean(densities, axis=0))\n",
         ("tests/test_sampling.py::TestPosterior",),
     ),
     Bug(
         "variance of the means left out of predictions",
-        "posterior.py",
+        "posterior/posterior.py",
         "jnp.mean(variance, axis=0) + jnp.var(mean, axis=0)",
         "jnp.mean(variance, axis=0)",
         ("tests/test_sampling.py::TestPosterior",),

@@ -1,18 +1,16 @@
 """Draws from the target, and what they say of new inputs."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jax.scipy.special import ndtr
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from rich.console import Console
 from rich.progress import track
@@ -22,11 +20,25 @@ from freegp.devices import one_blas_thread
 from freegp.diagnostics import Diagnostics, LeaveOneOut, diagnose, entry_names, import_arviz, psis_loo, summary_table
 from freegp.likelihoods import Likelihood
 from freegp.model import SparseGP
-from freegp.observations import NUM_OBSERVATIONS, check_levels, draw_around, observation_quantiles
-from freegp.parameters import free_parameters, from_free, get_value
+from freegp.observations import NUM_OBSERVATIONS, check_levels, observation_quantiles
+from freegp.parameters import free_parameters
+from freegp.posterior.per_draw import (
+    Moments,
+    draw_f,
+    draw_observations,
+    draw_y,
+    latent_moments,
+    log_density_of_draws,
+    marginals_of_draws,
+    mixture_quantiles,
+    moments_of_draws,
+    natural,
+    pointwise_of_draws,
+    sparsity_of_draws,
+    target_moments,
+)
 from freegp.saving import registered, save
-from freegp.sparsity import Sparsity, curvature_and_loss, judge
-from freegp.target.projection import covariances, marginals, project_whitened, whitening
+from freegp.sparsity import Sparsity, judge
 from freegp.validation import check_prediction_inputs, check_targets
 
 if TYPE_CHECKING:
@@ -36,7 +48,6 @@ DRAWS_AT_ONCE = 25
 NUM_WATCHED = 50
 NUM_FOR_SPARSITY = 100
 LARGEST_JOINT = 5000
-Moments = Callable[[Likelihood, Array, Array], tuple[Array, Array]]
 
 
 @registered
@@ -70,8 +81,8 @@ class Posterior:
     @cached_property
     def draws(self) -> dict[str, np.ndarray]:
         """Draws by name, ``[chain, draw, ...]``: parameters in natural units, and "whitened"."""
-        natural = jax.vmap(jax.vmap(lambda free: _natural(self.model, free)))(jnp.asarray(self.free))
-        return {path: np.asarray(value) for path, value in natural.items()} | {"whitened": self.whitened}
+        values = jax.vmap(jax.vmap(lambda free: natural(self.model, free)))(jnp.asarray(self.free))
+        return {path: np.asarray(value) for path, value in values.items()} | {"whitened": self.whitened}
 
     @property
     def num_chains(self) -> int:
@@ -95,14 +106,14 @@ class Posterior:
     @one_blas_thread
     def predict_f(self, Xs: ArrayLike, progress: bool = False) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Mean and variance of the latent functions, averaged over draws."""
-        return self._moments(_latent_moments, check_prediction_inputs(self.model, Xs), self.model.likelihood, progress)
+        return self._moments(latent_moments, check_prediction_inputs(self.model, Xs), self.model.likelihood, progress)
 
     @one_blas_thread
     def predict_y(self, Xs: ArrayLike, exposure: ArrayLike | None = None, progress: bool = False) -> tuple[Array, Array]:
         """Mean and variance of observations, averaged over draws; for classes their probabilities and p (1 - p)."""
         Xs = check_prediction_inputs(self.model, Xs)
         likelihood = self.model.likelihood.for_prediction(Xs.shape[0], exposure)
-        return self._moments(_target_moments, Xs, likelihood, progress)
+        return self._moments(target_moments, Xs, likelihood, progress)
 
     @one_blas_thread
     def predict_log_density(
@@ -116,7 +127,7 @@ class Posterior:
         results = []
         for rows in self._blocks(Xs.shape[0], progress):
             arguments = (self._at(likelihood, rows), jnp.asarray(Xs[rows]), ys[rows])
-            densities = jnp.concatenate([_log_density_of_draws(*arguments, *draws) for draws in self._batches()])
+            densities = jnp.concatenate([log_density_of_draws(*arguments, *draws) for draws in self._batches()])
             results.append(jax.nn.logsumexp(densities, axis=0) - jnp.log(densities.shape[0]))
         return jnp.concatenate(results)
 
@@ -129,9 +140,9 @@ class Posterior:
         levels = jnp.asarray(check_levels(probabilities))
         blocks = []
         for rows in self._blocks(Xs.shape[0], progress):
-            parts = [_marginals_of_draws(self.model, jnp.asarray(Xs[rows]), *draws) for draws in self._batches()]
+            parts = [marginals_of_draws(self.model, jnp.asarray(Xs[rows]), *draws) for draws in self._batches()]
             mean, variance = (jnp.concatenate(part) for part in zip(*parts, strict=True))
-            blocks.append(_mixture_quantiles(levels, mean, jnp.sqrt(variance)))
+            blocks.append(mixture_quantiles(levels, mean, jnp.sqrt(variance)))
         return jnp.concatenate(blocks, axis=1)
 
     @one_blas_thread
@@ -151,7 +162,7 @@ class Posterior:
         keys, each = jax.random.split(jax.random.key(seed), len(free)), math.ceil(NUM_OBSERVATIONS / len(free))
 
         def draw(likelihood: Likelihood, X: Array) -> Array:
-            return _draw_observations(self.model.with_likelihood(likelihood), X, free, whitened, keys, each)
+            return draw_observations(self.model.with_likelihood(likelihood), X, free, whitened, keys, each)
 
         likelihood = self.model.likelihood.for_prediction(Xs.shape[0], exposure)
         return observation_quantiles(draw, likelihood, Xs, probabilities)
@@ -167,7 +178,7 @@ class Posterior:
         key_f, key_y = jax.random.split(jax.random.key(seed))
         free, f = self._draw_f(Xs, n, key_f)
         likelihood = self.model.likelihood.for_prediction(f.shape[1], exposure)
-        return _sample_y(self.model.with_likelihood(likelihood), free, f, jax.random.split(key_y, n))
+        return draw_y(self.model.with_likelihood(likelihood), free, f, jax.random.split(key_y, n))
 
     def _draw_f(self, Xs: ArrayLike, n: int, key: PRNGKeyArray) -> tuple[Float[Array, "S T"], Float[Array, "S N P"]]:
         """Parameters of posterior draws taken at random, and joint draws of the latents under them."""
@@ -177,7 +188,7 @@ class Posterior:
         key_pick, key_draw = jax.random.split(key)
         free, whitened = self._flat()
         picked = jax.random.randint(key_pick, (n,), 0, free.shape[0])
-        f = _sample_f(self.model, jnp.asarray(Xs), free[picked], whitened[picked], jax.random.split(key_draw, n))
+        f = draw_f(self.model, jnp.asarray(Xs), free[picked], whitened[picked], jax.random.split(key_draw, n))
         return free[picked], f
 
     def summary(self) -> pd.DataFrame:
@@ -213,7 +224,7 @@ class Posterior:
         free, whitened = self._flat()
         rows = np.linspace(0, free.shape[0] - 1, min(NUM_FOR_SPARSITY, free.shape[0])).astype(int)
         X, y = jnp.asarray(self.X), jnp.asarray(self.y)
-        curvature, losses = _sparsity_of_draws(self.model, X, y, free[rows], whitened[rows])
+        curvature, losses = sparsity_of_draws(self.model, X, y, free[rows], whitened[rows])
         return judge(self.model, self.X, *(np.asarray(array) for array in (free[rows], losses, curvature)))
 
     @one_blas_thread
@@ -268,7 +279,7 @@ class Posterior:
         results = []
         for rows in self._blocks(Xs.shape[0], progress):
             model = self._at(likelihood, rows)
-            parts = [_moments_of_draws(moments, model, jnp.asarray(Xs[rows]), *draws) for draws in self._batches()]
+            parts = [moments_of_draws(moments, model, jnp.asarray(Xs[rows]), *draws) for draws in self._batches()]
             mean, variance = (jnp.concatenate(part) for part in zip(*parts, strict=True))
             results.append((jnp.mean(mean, axis=0), jnp.mean(variance, axis=0) + jnp.var(mean, axis=0)))
         mean, variance = (jnp.concatenate(part) for part in zip(*results, strict=True))
@@ -277,7 +288,7 @@ class Posterior:
     def _watched_f(self) -> np.ndarray:
         """Mean of the latents given each draw, at up to 50 of the data inputs."""
         rows = np.linspace(0, self.X.shape[0] - 1, min(NUM_WATCHED, self.X.shape[0])).astype(int)
-        parts = [_marginals_of_draws(self.model, self.X[rows], *draws)[0] for draws in self._batches()]
+        parts = [marginals_of_draws(self.model, self.X[rows], *draws)[0] for draws in self._batches()]
         return np.concatenate([np.asarray(part) for part in parts]).reshape(*self.free.shape[:2], -1)
 
     def _pointwise(self) -> tuple[np.ndarray, np.ndarray]:
@@ -286,130 +297,8 @@ class Posterior:
         for rows in self._blocks(self.X.shape[0], False):
             model = self._at(self.model.likelihood, rows)
             X, y = jnp.asarray(self.X[rows]), jnp.asarray(self.y[rows])
-            parts = [_pointwise_of_draws(model, X, y, *draws) for draws in self._batches()]
+            parts = [pointwise_of_draws(model, X, y, *draws) for draws in self._batches()]
             blocks.append([np.concatenate([np.asarray(p) for p in part]) for part in zip(*parts, strict=True)])
         expected, predictive = (np.concatenate(part, axis=1) for part in zip(*blocks, strict=True))
         shape = (self.num_chains, self.num_draws, -1)
         return expected.reshape(shape), predictive.reshape(shape)
-
-
-def _latent_moments(likelihood: Likelihood, mean: Array, variance: Array) -> tuple[Array, Array]:
-    return mean, variance
-
-
-def _target_moments(likelihood: Likelihood, mean: Array, variance: Array) -> tuple[Array, Array]:
-    return likelihood.predict_y(mean, variance)
-
-
-def _natural(model: SparseGP, free: Float[Array, " T"]) -> dict[str, Array]:
-    at = from_free(model, free)
-    return {p.path: get_value(at, p.path) for p in free_parameters(model)}
-
-
-def _at_draw(model: SparseGP, X: Array, free: Array, whitened: Array) -> tuple[SparseGP, Array, Array]:
-    """The model at a draw, and mean and variance of the latents at X."""
-    at = from_free(model, free)
-    mean, variance = marginals(at, project_whitened(whitening(covariances(at)), whitened), X)
-    return at, mean, variance
-
-
-@eqx.filter_jit
-def _marginals_of_draws(model: SparseGP, X: Array, free: Array, whitened: Array) -> tuple[Array, Array]:
-    return jax.lax.map(lambda draw: _at_draw(model, X, *draw)[1:], (free, whitened))
-
-
-@eqx.filter_jit
-def _moments_of_draws(moments: Moments, model: SparseGP, X: Array, free: Array, whitened: Array) -> tuple[Array, Array]:
-    def one(draw: tuple[Array, Array]) -> tuple[Array, Array]:
-        at, mean, variance = _at_draw(model, X, *draw)
-        return moments(at.likelihood, mean, variance)
-
-    return jax.lax.map(one, (free, whitened))
-
-
-@eqx.filter_jit
-def _draw_observations(model: SparseGP, X: Array, free: Array, whitened: Array, keys: Array, each: int) -> Float[Array, "S R N"]:
-    """So many observations under each draw."""
-
-    def one(draw: tuple[Array, Array, Array]) -> Array:
-        at, mean, variance = _at_draw(model, X, *draw[:2])
-        return draw_around(at.likelihood, mean, variance, draw[2], each)
-
-    return jax.lax.map(one, (free, whitened, keys))
-
-
-@eqx.filter_jit
-def _log_density_of_draws(model: SparseGP, X: Array, y: Array, free: Array, whitened: Array) -> Float[Array, "S N"]:
-    def one(draw: tuple[Array, Array]) -> Array:
-        at, mean, variance = _at_draw(model, X, *draw)
-        return at.likelihood.predict_log_density(mean, variance, y)
-
-    return jax.lax.map(one, (free, whitened))
-
-
-@eqx.filter_jit
-def _pointwise_of_draws(model: SparseGP, X: Array, y: Array, free: Array, whitened: Array) -> tuple[Array, Array]:
-    def one(draw: tuple[Array, Array]) -> tuple[Array, Array]:
-        at, mean, variance = _at_draw(model, X, *draw)
-        density = at.likelihood.predict_log_density(mean, variance, y)
-        return at.likelihood.expected_log_prob(mean, variance, y), density
-
-    return jax.lax.map(one, (free, whitened))
-
-
-@eqx.filter_jit
-def _sparsity_of_draws(model: SparseGP, X: Array, y: Array, free: Array, whitened: Array) -> tuple[Array, Array]:
-    """Curvature of each datum and latent, averaged over draws, and the nats each draw loses."""
-
-    def add(total: Array, draw: tuple[Array, Array]) -> tuple[Array, Array]:
-        at = from_free(model, draw[0])
-        inverse_factors = whitening(covariances(at))
-        curvature, loss = curvature_and_loss(at, inverse_factors, project_whitened(inverse_factors, draw[1]), X, y)
-        return total + curvature / free.shape[0], jnp.sum(loss)
-
-    return jax.lax.scan(add, jnp.zeros((X.shape[0], model.num_latents)), (free, whitened))
-
-
-@jax.jit
-def _mixture_quantiles(levels: Float[Array, " Q"], mean: Float[Array, "S N P"], deviation: Float[Array, "S N P"]) -> Array:
-    """Quantiles of an equal mixture of Gaussians, by bisection."""
-
-    def of_level(level: Array) -> Array:
-        def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = ends
-            middle = 0.5 * (low + high)
-            below = jnp.mean(ndtr((middle - mean) / jnp.maximum(deviation, 1e-12)), axis=0) < level
-            return jnp.where(below, middle, low), jnp.where(below, high, middle)
-
-        ends = jnp.min(mean - 9.0 * deviation, axis=0), jnp.max(mean + 9.0 * deviation, axis=0)
-        low, high = jax.lax.fori_loop(0, 50, halve, ends)
-        return 0.5 * (low + high)
-
-    return jax.lax.map(of_level, levels)
-
-
-@eqx.filter_jit
-def _sample_f(model: SparseGP, Xs: Array, free: Array, whitened: Array, keys: Array) -> Float[Array, "S N P"]:
-    def one(draw: tuple[Array, Array, Array]) -> Array:
-        free, whitened, key = draw
-        at = from_free(model, free)
-        inverse_factors = whitening(covariances(at))
-        projection = project_whitened(inverse_factors, whitened)
-        mean, _ = marginals(at, projection, Xs)
-        factors = jnp.stack([_conditional_factor(at, k, R, Xs) for k, R in zip(at.kernels, inverse_factors, strict=True)])
-        noise = jax.random.normal(key, mean.shape)
-        return mean + jnp.einsum("pab,bp->ap", jnp.broadcast_to(factors, (mean.shape[1], *factors.shape[1:])), noise)
-
-    return jax.lax.map(one, (free, whitened, keys))
-
-
-def _conditional_factor(model: SparseGP, kernel: Any, inverse_factor: Array, Xs: Array) -> Float[Array, "N N"]:
-    A = inverse_factor @ model.placed.Kuf(kernel, Xs)
-    K = kernel(Xs)
-    jitter = model.jitter * jnp.mean(jnp.diag(K)) * jnp.eye(K.shape[0])  # K - A^T A is singular where Xs meets Z
-    return jnp.linalg.cholesky(K - A.T @ A + jitter)
-
-
-@eqx.filter_jit
-def _sample_y(model: SparseGP, free: Array, f: Float[Array, "S N P"], keys: Array) -> Float[Array, "S N"]:
-    return jax.lax.map(lambda draw: from_free(model, draw[0]).likelihood.sample(draw[2], draw[1]), (free, f, keys))
