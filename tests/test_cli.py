@@ -514,6 +514,7 @@ def test_coal_data():
     assert width == pytest.approx(1.12)
 
 
+@pytest.mark.slow
 def test_as_many_points_as_it_takes_and_a_sweep_of_them(tmp_path):
     noise = np.random.default_rng(0).normal(size=40)
     sine(40).assign(y=sine(40)["y"] + 2.0 * noise).to_csv(tmp_path / "sine.csv", index=False)

@@ -97,9 +97,9 @@ def sweep_inducing(
     >>> X = np.linspace(0.0, 6.0, 40)[:, None]
     >>> y = np.sin(X[:, 0]) + 0.3 * np.random.default_rng(0).normal(size=40)
     >>> model = fg.SparseGP(fg.kernels.RBF(), fg.likelihoods.Gaussian(0.1), inducing="auto")
-    >>> sweep = fg.sweep_inducing(model, X, y, sizes=[4, 8, 16], progress=False)
+    >>> sweep = fg.sweep_inducing(model, X, y, sizes=[fg.Grid(4), fg.Grid(8), fg.Grid(12)], train_inducing=False, progress=False)
     >>> sweep.recommended
-    16
+    12
     """
     for size in sizes or ():
         check_training_data(model.with_inducing(size), X, y)

@@ -67,12 +67,14 @@ def sites_at(model: SparseGP, sites: Sites) -> Sites:
     return sites.moved_to(Kuu, whitening(Kuu))
 
 
+@eqx.filter_jit
 def prior_sites(model: SparseGP) -> Sites:
     """Sites that say nothing: q(v) is the prior."""
     M, P = model.num_inducing, model.num_latents
     return Sites(whitening(covariances(model)), jnp.zeros((P, M, M)), jnp.zeros((M, P)))
 
 
+@eqx.filter_jit
 def sites_from_gaussian(model: SparseGP, mean: Float[Array, "M P"], covariance: Float[Array, "P M M"]) -> Sites:
     """The sites of a given q(v) at the model's parameters: ``W = S^-1 - I``, ``b = S^-1 m``."""
     inverse = jnp.linalg.inv(covariance)

@@ -158,7 +158,7 @@ class Posterior:
         They are good to about 2 % of the observations' standard deviation; of counts they are counts.
         """
         Xs = check_prediction_inputs(self.model, Xs)
-        free, whitened = self._flat()
+        free, whitened = self._taken()
         keys, each = jax.random.split(jax.random.key(seed), len(free)), math.ceil(NUM_OBSERVATIONS / len(free))
 
         def draw(likelihood: Likelihood, X: Array) -> Array:
@@ -186,10 +186,9 @@ class Posterior:
         if Xs.shape[0] > LARGEST_JOINT:
             raise ValueError(f"joint draws at {Xs.shape[0]} inputs need too large a covariance; use at most {LARGEST_JOINT}")
         key_pick, key_draw = jax.random.split(key)
-        free, whitened = self._flat()
-        picked = jax.random.randint(key_pick, (n,), 0, free.shape[0])
-        f = draw_f(self.model, jnp.asarray(Xs), free[picked], whitened[picked], jax.random.split(key_draw, n))
-        return free[picked], f
+        picked = jax.random.randint(key_pick, (n,), 0, self.num_chains * self.num_draws)
+        free, whitened = self._taken(np.asarray(picked))
+        return free, draw_f(self.model, jnp.asarray(Xs), free, whitened, jax.random.split(key_draw, n))
 
     def summary(self) -> pd.DataFrame:
         """Mean, sd, mcse, r_hat, ess_bulk and ess_tail, one row a parameter; in the corner, the nats lost to sparsity."""
@@ -221,11 +220,10 @@ class Posterior:
     @one_blas_thread
     def sparsity(self) -> Sparsity:
         """What the inducing points lose, averaged over up to 100 of the draws."""
-        free, whitened = self._flat()
-        rows = np.linspace(0, free.shape[0] - 1, min(NUM_FOR_SPARSITY, free.shape[0])).astype(int)
-        X, y = jnp.asarray(self.X), jnp.asarray(self.y)
-        curvature, losses = sparsity_of_draws(self.model, X, y, free[rows], whitened[rows])
-        return judge(self.model, self.X, *(np.asarray(array) for array in (free[rows], losses, curvature)))
+        total = self.num_chains * self.num_draws
+        free, whitened = self._taken(np.linspace(0, total - 1, min(NUM_FOR_SPARSITY, total)).astype(int))
+        curvature, losses = sparsity_of_draws(self.model, jnp.asarray(self.X), jnp.asarray(self.y), free, whitened)
+        return judge(self.model, self.X, *(np.asarray(array) for array in (free, losses, curvature)))
 
     @one_blas_thread
     def loo(self) -> LeaveOneOut:
@@ -254,15 +252,16 @@ class Posterior:
         lost = "" if self.sparsity.matters else f"; {loss_in_words(self.sparsity)}"  # where it matters the verdict says so
         return f"{size}: {self.diagnostics.verdict}{lost}\n{self.summary().to_string()}"
 
-    def _flat(self) -> tuple[Array, Array]:
+    def _taken(self, rows: slice | np.ndarray = slice(None)) -> tuple[Array, Array]:
+        """These of all chains' draws, one chain after another; taken by NumPy, which has nothing to compile."""
         total = self.num_chains * self.num_draws
-        return tuple(jnp.asarray(a.reshape(total, *a.shape[2:])) for a in (self.free, self.whitened))  # type: ignore[return-value]
+        free, whitened = (array.reshape(total, *array.shape[2:])[rows] for array in (self.free, self.whitened))
+        return jnp.asarray(free), jnp.asarray(whitened)
 
     def _batches(self) -> Iterator[tuple[Array, Array]]:
         """Draws of all chains, a few at a time."""
-        free, whitened = self._flat()
-        for start in range(0, free.shape[0], DRAWS_AT_ONCE):
-            yield free[start : start + DRAWS_AT_ONCE], whitened[start : start + DRAWS_AT_ONCE]
+        for start in range(0, self.num_chains * self.num_draws, DRAWS_AT_ONCE):
+            yield self._taken(slice(start, start + DRAWS_AT_ONCE))
 
     def _blocks(self, num_rows: int, progress: bool) -> Iterator[slice]:
         """Rows of new inputs, a block at a time, so that memory stays bounded."""

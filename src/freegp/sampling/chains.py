@@ -76,15 +76,18 @@ def over_chains(function: Callable[..., Any], mesh: Mesh, target: PyTree, *stack
 
 
 def advance(sampler: "Sampler", mesh: Mesh, warm: Warm, keys: PRNGKeyArray, first: int, count: int) -> tuple[Warm, Draw]:
-    """Every chain by the draws numbered first, first + 1, ..., `CHUNK` at a time; none at all compiles the program."""
+    """Every chain by the draws numbered first, first + 1, ..., `CHUNK` at a time; none at all compiles the program.
+
+    The draws come as NumPy arrays, since nothing more is computed with them on a device.
+    """
     target, positions, tunings, keys = settled(mesh, *warm, keys)
     trails = []
     for start in range(0, max(count, 1), CHUNK):
         size = min(CHUNK, count - start)
         numbers = jnp.asarray(first + start), jnp.asarray(size)
         positions, tunings, trail = run_chunk(sampler, mesh, target, positions, tunings, keys, *numbers)
-        trails.append(jax.tree.map(lambda leaf, size=size: leaf[:, :size], trail))
-    return Warm(target, positions, tunings), jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *trails)
+        trails.append(jax.tree.map(lambda leaf, size=size: np.asarray(leaf)[:, :size], trail))
+    return Warm(target, positions, tunings), jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *trails)
 
 
 @eqx.filter_jit

@@ -19,20 +19,32 @@ from freegp.target.projection import covariances, marginals, project_gaussian, w
 
 def site_coordinates(fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, " N"]) -> SiteCoordinates:
     """Coordinates around the fit; the common mode of several classes is split off where it is its prior."""
-    model, P = fit.model, fit.model.num_latents
+    factor = jnp.asarray(parameter_factor(Problem(fit.model, X, y, False), fit.sites))
+    return _site_coordinates(fit.model, fit.mean, fit.covariance, fit.sites, factor, X, y)
+
+
+@eqx.filter_jit
+def _site_coordinates(
+    model: SparseGP,
+    mean: Float[Array, "M P"],
+    covariance: Float[Array, "P M M"],
+    sites: Sites,
+    factor: Float[Array, "T T"],
+    X: Float[Array, "N D"],
+    y: Float[Array, " N"],
+) -> SiteCoordinates:
+    P = model.num_latents
     if model.likelihood.ignores_common_shift and len(model.kernels) == 1:
         mixing, common = (jnp.asarray(part) for part in contrasts(P))
-        sites = _contrast_sites(model, fit.mean, fit.covariance, X, y, mixing)
+        sites = _contrast_sites(model, mean, covariance, X, y, mixing)
     else:
-        mixing, common, sites = jnp.eye(P), jnp.zeros(P), fit.sites
+        mixing, common = jnp.eye(P), jnp.zeros(P)
     shape = (model.num_inducing, mixing.shape[0])
-    factor = jnp.asarray(parameter_factor(Problem(model, X, y, False), fit.sites))
     site_gaussian = unwhitened(sites, covariances(model))
     tuned = (to_free(model), factor, jnp.ones(()), jnp.zeros(shape), jnp.ones(shape))
     return SiteCoordinates(model, X, y, *site_gaussian, mixing, common, *tuned)
 
 
-@eqx.filter_jit
 def _contrast_sites(
     model: SparseGP, mean: Float[Array, "M P"], covariance: Float[Array, "P M M"], X: Array, y: Array, mixing: Float[Array, "C P"]
 ) -> Sites:

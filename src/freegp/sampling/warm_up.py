@@ -1,6 +1,7 @@
 """Warm-up: from dispersed starts to a tuned step size and to scales that fit the target."""
 
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
@@ -47,6 +48,7 @@ class StepSize(NamedTuple):
         return jax.tree.map(lambda one, two: jnp.where(self.is_adapting, one, two), self._replace(**new._asdict()), self)
 
 
+@partial(jax.jit, static_argnames="is_adapting")
 def adapting(step_sizes: Float[Array, " chain"], is_adapting: bool = True) -> StepSize:
     """Dual averaging of each chain, from these step sizes on."""
     init, _, _ = dual_averaging()
@@ -76,7 +78,7 @@ def warm_up(
             count = min(CHUNK, (window + 1) * size - begin)
             warm, trail = advance(sampler, mesh, warm, keys, WARM_UP + begin, count)
             seen.append(trail.place)
-            report(begin + count, float(jnp.mean(trail.info.acceptance)))
+            report(begin + count, float(np.mean(trail.info.acceptance)))
         if window == 0:
             seen = []
         if window in RESCALE_AFTER and num_draws >= 10 * NUM_WINDOWS:
@@ -117,8 +119,8 @@ def dispersed(
 
 
 def _rescaled(coordinates: SiteCoordinates, windows: list[Place]) -> tuple[SiteCoordinates, Float[Array, "chain X"]]:
-    pooled = jax.tree.map(lambda *parts: jnp.concatenate([_flat(part) for part in parts]), *windows)
-    return _rescale(coordinates, pooled, jax.tree.map(lambda part: part[:, -1], windows[-1]))
+    pooled = jax.tree.map(lambda *parts: jnp.asarray(np.concatenate([_flat(part) for part in parts])), *windows)
+    return _rescale(coordinates, pooled, jax.tree.map(lambda part: jnp.asarray(part[:, -1]), windows[-1]))
 
 
 @eqx.filter_jit
@@ -131,5 +133,5 @@ def _flat_rows(leaf: Array) -> np.ndarray:
     return np.asarray(leaf).reshape(leaf.shape[0], -1)
 
 
-def _flat(part: Float[Array, "chain draw ..."]) -> Float[Array, "sample ..."]:
+def _flat(part: np.ndarray) -> np.ndarray:
     return part.reshape(part.shape[0] * part.shape[1], *part.shape[2:])
