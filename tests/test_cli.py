@@ -2,6 +2,7 @@ import dataclasses
 import io
 import json
 import shutil
+import signal
 
 import numpy as np
 import pandas as pd
@@ -149,12 +150,13 @@ def test_an_interrupted_run_goes_on_to_the_same_draws(fitted, copy, monkeypatch)
         np.testing.assert_array_equal(array, draws_in(copy)[name], err_msg=name)
 
 
-def test_an_interruption_before_the_first_draws(copy, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_before_the_first_draws(number, copy, monkeypatch):
     for chunk in copy.glob("chunk-*.npz"):
         chunk.unlink()
 
     def interrupted(*_):
-        raise KeyboardInterrupt
+        signal.raise_signal(number)
 
     monkeypatch.setattr(runner, "_warmed_up", interrupted)
     result = invoke("resume", copy)

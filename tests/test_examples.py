@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 PAGES = {path: path.read_text() for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts}
 VERDICTS = {
-    "choose_inducing": r"^M = 1[05] is enough(.*\n)+with 5: .*raise M to about \d+\n15 points, sampled: converged",
+    "choose_inducing": r"^M = 15 is enough(.*\n)+with 5: .*raise M to about \d+\n15 points, sampled: converged",
     "classify": r"ill, well: .*\n.*true probability: 0\.0[0-6]\d\n",
     "count": r"over the eight data sets: (7[5-9]|8\d|9\d)%\n",
     "heavy_tails": r"nearer to the true curve by a factor of ([2-9]|\d\d)\.\d\n",

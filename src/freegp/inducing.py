@@ -12,8 +12,6 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from sklearn.cluster import KMeans as _KMeans
-from sklearn.cluster import MiniBatchKMeans as _MiniBatchKMeans
 
 from freegp.fields import as_float
 from freegp.kernels import Kernel
@@ -80,7 +78,9 @@ class KMeans:
             )
         if len(distinct) == self.num_inducing:
             return distinct * np.where(scale > 0, scale, 1.0)
-        family = _KMeans if len(distinct) <= 20_000 else _MiniBatchKMeans
+        from sklearn import cluster  # late: it takes longer to import than all of freegp
+
+        family = cluster.KMeans if len(distinct) <= 20_000 else cluster.MiniBatchKMeans
         centres = family(self.num_inducing, n_init=1, random_state=seed).fit(distinct).cluster_centers_
         return centres * np.where(scale > 0, scale, 1.0)
 

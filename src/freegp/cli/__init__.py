@@ -1,5 +1,8 @@
 """The command line, for people who do not write Python."""
 
+import contextlib
+import signal
+
 import typer
 
 from freegp.cli import demo, diagnose, fit, predict, report, resume, sweep
@@ -18,6 +21,8 @@ app = typer.Typer(
 @app.callback()
 def main() -> None:
     """Free-form Bayesian inference in sparse Gaussian process models."""
+    with contextlib.suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # who ends a job by it gets what Ctrl-C gives
 
 
 for command in (fit.fit, predict.predict, diagnose.diagnose, report.report, resume.resume, sweep.sweep, demo.demo, reproduce):

@@ -15,7 +15,6 @@ import pandas as pd
 from jaxtyping import ArrayLike, Float
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 BLOCK = 128  # quantities taken at once: their work arrays stay in the cache
 
@@ -162,7 +161,8 @@ def is_constant(x: Float[np.ndarray, "K chain draw"]) -> np.ndarray:
 def _rank_normalised(x: Float[np.ndarray, "K chain draw"]) -> Float[np.ndarray, "K chain draw"]:
     """Normal scores of the ranks among all chains, ties averaged (Vehtari et al. 2021, eq. 14)."""
     flat = x.reshape(x.shape[0], -1)
-    return ndtri((rankdata(flat, axis=1) - 0.375) / (flat.shape[1] + 0.25)).reshape(x.shape)
+    ranks = pd.DataFrame(flat.T).rank().to_numpy().T  # scipy.stats has it too, and takes a second to import
+    return ndtri((ranks - 0.375) / (flat.shape[1] + 0.25)).reshape(x.shape)
 
 
 def _split_r_hat(x: Float[np.ndarray, "K chain draw"]) -> np.ndarray:

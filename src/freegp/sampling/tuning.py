@@ -8,13 +8,14 @@ expected improvement is greatest. It is fixed by its seed.
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import ArrayLike, Float
-from scipy.stats import norm, qmc
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import Matern, WhiteKernel
+from scipy.special import ndtr
+
+if TYPE_CHECKING:
+    from sklearn.gaussian_process import GaussianProcessRegressor
 
 GRID = 40
 
@@ -56,6 +57,8 @@ class Search:
     values: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        from scipy.stats import qmc  # late, as scikit-learn below: who does not tune does not wait for them
+
         logs = np.log(self.grid)
         width = np.ptp(logs, axis=0)
         self._unit = (logs - logs.min(axis=0)) / np.where(width > 0.0, width, 1.0)
@@ -86,9 +89,14 @@ class Search:
         mean, deviation = self._fitted().predict(self._unit, return_std=True)
         deviation = np.maximum(deviation, 1e-12)
         gain = mean - mean[self.tried].max()
-        return gain * norm.cdf(gain / deviation) + deviation * norm.pdf(gain / deviation)
+        density = np.exp(-0.5 * np.square(gain / deviation)) / np.sqrt(2.0 * np.pi)
+        return gain * ndtr(gain / deviation) + deviation * density
 
-    def _fitted(self) -> GaussianProcessRegressor:
+    def _fitted(self) -> "GaussianProcessRegressor":
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.gaussian_process import GaussianProcessRegressor
+        from sklearn.gaussian_process.kernels import Matern, WhiteKernel
+
         smooth = Matern([0.3] * self.grid.shape[1], (0.05, 5.0), nu=2.5)
         regressor = GaussianProcessRegressor(smooth + WhiteKernel(0.1, (1e-4, 1.0)), normalize_y=True)
         with warnings.catch_warnings():
