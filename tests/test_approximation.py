@@ -188,6 +188,7 @@ class TestStatus:
         assert "interrupted" in fit.message
         assert np.isfinite(fit.elbo)
 
+    @pytest.mark.slow
     def test_trace_never_falls(self):
         given, y = PROBLEMS["StudentT"]
         trace = fg.fit_gaussian(given, X, y).trace
@@ -198,6 +199,7 @@ class TestStatus:
         assert "converged in" in str(fg.fit_gaussian(given, X, y, train_inducing=False))
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_fit():
     given = fg.SparseGP(fg.kernels.RBF(), fg.likelihoods.Poisson(), inducing=6)
     one, two = (fg.fit_gaussian(given, X, COUNTS, fg.AdaDelta(num_steps=20, batch_size=20), seed=5) for _ in range(2))

@@ -38,6 +38,7 @@ def run(tmp_path_factory):
     return folder, fg.sample(model("auto", fixed=["kernel.variance"]), X, Y, run_dir=folder, **options)
 
 
+@pytest.mark.slow
 class TestSearch:
     def test_it_ends_where_the_loss_does_not_matter(self, found):
         assert 30 < found.model.num_inducing < 150
@@ -114,6 +115,7 @@ class TestSearch:
             fg.Automatic(most=0)
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 class TestRuns:
     def test_draws_are_of_the_points_that_were_found(self, run, found):

@@ -179,7 +179,7 @@ def test_student_t_with_little_scale_beside_a_wide_latent():
     np.testing.assert_allclose(got, exact, atol=1e-5)
 
 
-@pytest.mark.parametrize("support", ["real", "positive", "unit"])
+@pytest.mark.parametrize("support", ["positive", *(pytest.param(s, marks=pytest.mark.slow) for s in ("real", "unit"))])
 def test_own_density_on_a_continuous_support(support):
     functions = {
         "real": (own_laplace, lambda f: (f, 0.5)),

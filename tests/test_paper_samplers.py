@@ -204,7 +204,9 @@ def from_the_state(target, state):
     return means, state.kept.variance, state.log_density, gradient
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(
+    "name", ["separate", *(pytest.param(n, marks=pytest.mark.slow) for n in sorted({*PROBLEMS} - {"separate"}))]
+)
 def test_what_gibbs_keeps_is_the_models(name):
     """After every sweep, whether theta moved or not."""
     target, sampler = target_of(name), fg.Gibbs(num_updates=2)

@@ -150,6 +150,7 @@ def test_an_intensity_and_its_events():
     assert band_of(axes) == {0.0: (1.0, 4.0), 1.0: (1.0, 5.0)}
 
 
+@pytest.mark.slow
 def test_two_classes_part_where_they_are_as_likely(labels):
     axes = fg.plots.probability_contours(labels, names=["no", "yes"], resolution=30)
     contours = axes.collections[1]

@@ -353,6 +353,7 @@ class TestBadInput:
         with pytest.raises(ValueError, match="call fit"):
             quick(SQUARE).intensity([(1.0, 1.0)])
 
+    @pytest.mark.slow
     def test_many_copies_are_mentioned(self):
         events = np.repeat(RNG.uniform(1851, 1963, 20), 2)
         with pytest.warns(UserWarning, match="40 of 40 events are in the same place"):
@@ -449,6 +450,7 @@ def assert_same(again, process):
     np.testing.assert_allclose(again.expected_count().quantiles, process.expected_count().quantiles)
 
 
+@pytest.mark.slow
 def test_as_many_points_as_it_takes(coal):
     process = quick((1851.0, 1963.0), grid=40, inducing="auto").fit(load_coal())
     assert not process.fit_.sparsity.matters

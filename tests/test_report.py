@@ -145,6 +145,7 @@ def test_text_is_text_and_not_markup(run, tmp_path):
     assert page.text.count(title) == 2  # the heading and the title
 
 
+@pytest.mark.slow
 def test_calibration_is_of_data_left_out(labels, tmp_path, monkeypatch):
     given = []
     real = plots.calibration_curve
@@ -169,6 +170,7 @@ def test_several_classes_are_judged_by_the_likeliest(monkeypatch):
     np.testing.assert_array_equal(given[0][1], every.argmax(axis=1) == CLASSES)
 
 
+@pytest.mark.slow
 def test_inputs_of_three_columns_and_nothing_inferred(tmp_path):
     X = np.random.default_rng(3).normal(size=(30, 3))
     page = read(made_posterior(fg.likelihoods.Poisson(), X, COUNTS, fixed=["kernel"]), tmp_path)
@@ -192,6 +194,7 @@ def test_counts_with_an_exposure_each_are_drawn_for_one(monkeypatch):
     assert "for an exposure of 1" in picture.caption
 
 
+@pytest.mark.slow
 def test_many_parameters_have_the_pictures_of_the_slowest():
     X = np.random.default_rng(3).normal(size=(30, 14))
     post = made_posterior(fg.likelihoods.Poisson(), X, COUNTS, np.full(14, 3.0))

@@ -20,6 +20,7 @@ def sweep():
     return fg.sweep_inducing(MODEL, X, Y, sizes=[4, 8, 16], test=TEST, progress=False)
 
 
+@pytest.mark.slow
 def test_the_table(sweep):
     table = sweep.table
     assert list(table.index) == [4, 8, 16]
@@ -30,6 +31,7 @@ def test_the_table(sweep):
     assert (table["seconds"] > 0.0).all()
 
 
+@pytest.mark.slow
 def test_the_change_is_to_the_next_m_in_its_standard_deviations(sweep):
     means = [np.asarray(fit.predict_f(TEST[0])[0]) for fit in sweep.results]
     deviation = np.sqrt(np.asarray(sweep.results[1].predict_f(TEST[0])[1]))
@@ -37,6 +39,7 @@ def test_the_change_is_to_the_next_m_in_its_standard_deviations(sweep):
     assert np.isnan(sweep.table["change of predictions"][16])
 
 
+@pytest.mark.slow
 def test_the_recommendation_is_the_smallest_that_is_enough(sweep):
     enough = [not fit.sparsity.matters and sweep.table["bound"].max() - fit.elbo < 1.0 for fit in sweep.results]
     small = [*(sweep.table["change of predictions"][:-1] <= 0.25), True]
@@ -67,6 +70,7 @@ def test_too_few_are_told_to_be_more():
     assert "held-out log density" not in few.table.columns
 
 
+@pytest.mark.slow
 def test_doubling_ends_where_nothing_is_lost():
     table = fg.sweep_inducing(MODEL, X, Y, progress=False).table
     assert list(table.index[:1]) == [16]
@@ -86,6 +90,7 @@ def test_sampled_and_with_placements():
     plt.close(axes[0].figure)
 
 
+@pytest.mark.slow
 def test_pictures(sweep):
     axes = sweep.plot()
     assert [each.get_title(loc="left").split()[0] for each in axes] == ["bound", "nats", "largest", "held-out", "parameters,"]

@@ -9,7 +9,7 @@ slow = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("name", "number"), [("Poisson", 20), *(pytest.param(name, 60, marks=slow) for name in sorted(LIKELIHOODS))]
+    ("name", "number"), [("Poisson", 10), *(pytest.param(name, 60, marks=slow) for name in sorted(LIKELIHOODS))]
 )
 def test_ranks_of_the_truth_are_uniform(name, number):
     ranks = calibration.simulate(name, number)

@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -10,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pandas as pd
 import typer
@@ -57,7 +57,9 @@ class Outcome:
         """Read it, and judge what came of it."""
         self.tried[kind] += 1
         try:
-            reader()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a warning is a sentence too
+                reader()
             self.read[kind] += 1
         except OURS as error:
             text = str(error)
@@ -185,10 +187,10 @@ def _as_problem(path: Path) -> Any:
 
 
 def _as_options(path: Path) -> Any:
-    command = typer.main.get_command(app).commands["sweep"]
+    command = typer.main.get_command(app).commands["fit"]
     try:
-        return command.make_context("sweep", ["nowhere.csv", "--target", "y", "--out", "nowhere", "--config", str(path)])
-    except click.UsageError as error:
+        return command.make_context("fit", ["nowhere.csv", "--target", "y", "--out", "nowhere", "--config", str(path)])
+    except typer.BadParameter as error:
         raise ValueError(error.format_message()) from None
 
 

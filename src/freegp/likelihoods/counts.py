@@ -47,19 +47,23 @@ class Count(Likelihood):
         return changed
 
     @abstractmethod
-    def _log_prob_rate(self, eta: Array, y: Array) -> Array:
-        """Log density of a count at log rate eta."""
+    def _log_normalizer(self, y: Array) -> Array:
+        """What of the log density does not depend on the rate: kept out of integrals, for log-gammas cost more than the rest."""
+
+    @abstractmethod
+    def _log_kernel(self, eta: Array, y: Array) -> Array:
+        """The rest of it, at log rate eta."""
 
     @abstractmethod
     def _overdispersion(self) -> Array | float:
         """The a in ``variance = mean + a mean^2``."""
 
     def _log_prob(self, f: Array, y: Array) -> Array:
-        return self._log_prob_rate(f + jnp.log(self.exposure), y)
+        return self._log_kernel(f + jnp.log(self.exposure), y) + self._log_normalizer(y)
 
     def _predict_log_density(self, mean: Array, variance: Array, y: Array) -> Array:
         eta = mean + jnp.log(self.exposure)
-        return log_gaussian_expectation(lambda e: self._log_prob_rate(e, y[:, None]), eta, variance)
+        return log_gaussian_expectation(lambda e: self._log_kernel(e, y[:, None]), eta, variance) + self._log_normalizer(y)
 
     def _conditional_mean(self, f: Array) -> Array:
         return self.exposure * jnp.exp(f)
@@ -81,12 +85,15 @@ class Poisson(Count):
     def _overdispersion(self) -> float:
         return 0.0
 
-    def _log_prob_rate(self, eta: Array, y: Array) -> Array:
-        return y * eta - jnp.exp(eta) - gammaln(y + 1.0)
+    def _log_normalizer(self, y: Array) -> Array:
+        return -gammaln(y + 1.0)
+
+    def _log_kernel(self, eta: Array, y: Array) -> Array:
+        return y * eta - jnp.exp(eta)
 
     def _expected_log_prob(self, mean: Array, variance: Array, y: Array) -> Array:
         eta = mean + jnp.log(self.exposure)
-        return y * eta - jnp.exp(eta + 0.5 * variance) - gammaln(y + 1.0)
+        return y * eta - jnp.exp(eta + 0.5 * variance) + self._log_normalizer(y)
 
     def _sample(self, key: PRNGKeyArray, f: Array) -> Array:
         return jax.random.poisson(key, self._conditional_mean(f)).astype(jnp.float64)
@@ -108,9 +115,9 @@ class NegativeBinomial(Count):
         size = 1.0 / self.dispersion
         return gammaln(y + size) - gammaln(size) - gammaln(y + 1.0)
 
-    def _log_prob_rate(self, eta: Array, y: Array) -> Array:
+    def _log_kernel(self, eta: Array, y: Array) -> Array:
         logit = eta + jnp.log(self.dispersion)
-        return self._log_normalizer(y) + y * logit - (y + 1.0 / self.dispersion) * jax.nn.softplus(logit)
+        return y * logit - (y + 1.0 / self.dispersion) * jax.nn.softplus(logit)
 
     def _expected_log_prob(self, mean: Array, variance: Array, y: Array) -> Array:
         logit = mean + jnp.log(self.exposure) + jnp.log(self.dispersion)
