@@ -53,7 +53,7 @@ class Weakened(fg.RotationHMC):
 
     def prepare(self, fit, X, y):
         target = super().prepare(fit, X, y)
-        return target.with_tuned(target.tuned() | {"strength": jnp.asarray(0.3)})
+        return target.with_tuned(target.tuned() | {"strength": jnp.asarray(0.05)})
 
 
 SAMPLERS = {"sites": "sites", "jointly": fg.RotationHMC(most_sliced=-1), "nuts": "nuts"}

@@ -27,7 +27,7 @@ MOST_KEPT = 2**25
 WIDTH = 1.6
 """Standard deviation of the normal distribution whose ellipses are sliced: wider than the parameters', to reach their tails."""
 NUM_INTERWOVEN = 2
-WEAK = 0.5
+WEAK = 0.1
 """Slices with v held, and as many more with z held, where warm-up had to weaken the sites to less than this."""
 MOST_TRIES = 60
 """Of a slice: by then it is narrower than rounding, and the chain stays where it is."""
