@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.installed-docs
 
-.PHONY: venv demo test test-slow check bench docs pictures clean
+.PHONY: venv demo test test-slow check bench trust docs pictures clean
 .NOTPARALLEL:
 
 venv: $(STAMP)
@@ -32,6 +32,10 @@ test-slow: venv
 
 bench: venv
 	$(BIN)/python benchmarks/run.py
+
+trust: venv
+	$(BIN)/pip install --quiet pip-audit
+	$(BIN)/python tests/trust/run.py
 
 docs: $(DOCS_STAMP)
 	$(BIN)/sphinx-build -W --keep-going -n -q -d docs/_build/doctrees docs docs/_build/html

@@ -148,6 +148,41 @@ BUGS = (
         "    variance = jnp.maximum(0.0 * prior, 0.0)\n",
         ("tests/test_target.py",),
     ),
+    Bug(
+        "ends of a slice swapped",
+        "sampling/alternating.py",
+        "        ends = jnp.where(angle < 0.0, angle, low), jnp.where(angle < 0.0, high, angle)\n",
+        "        ends = jnp.where(angle > 0.0, angle, low), jnp.where(angle > 0.0, high, angle)\n",
+        (EXACT,),
+    ),
+    Bug(
+        "wrong weights of the quadrature",
+        "numerics/quadrature.py",
+        "    weights = np.exp(-0.5 * nodes**2)\n",
+        "    weights = np.exp(-0.49 * nodes**2)\n",
+        ("tests/test_likelihoods.py",),
+    ),
+    Bug(
+        "a resumed run forgets its first chunk, and draws with its keys again",
+        "sampling/runner.py",
+        "    if valid > 1:\n",
+        "    if valid > 2:\n",
+        ("tests/test_sampling.py::TestRuns",),
+    ),
+    Bug(
+        "mean for median",
+        "posterior/per_draw.py",
+        "        return 0.5 * (low + high)\n",
+        "        return jnp.mean(mean, axis=0)\n",
+        ("tests/test_sampling.py::TestPosterior",),
+    ),
+    Bug(
+        "leave-one-out weighted by the predictive density, which is not the target's factor",
+        "diagnostics/leave_one_out.py",
+        "_smoothed(-expected[:, :, block]",
+        "_smoothed(-predictive[:, :, block]",
+        ("tests/test_diagnostics.py",),
+    ),
 )
 
 
