@@ -352,10 +352,12 @@ def test_as_many_points_as_it_takes():
 
 @pytest.mark.slow
 def test_default_chains_converge_without_a_warning():
-    fitted = GPClassifier().fit(X, LABELS)  # a warning would be an error
+    inputs = np.random.default_rng(1).uniform(-2.0, 2.0, (120, 2))
+    labels = np.sin(1.5 * inputs[:, 0]) + inputs[:, 1] + 0.3 * np.random.default_rng(2).normal(size=120) > 0.0
+    fitted = GPClassifier().fit(inputs, labels)  # a warning would be an error
     assert fitted.diagnostics_.converged
     assert fitted.posterior_.free.shape[:2] == (4, 1000)
-    assert fitted.score(X, LABELS) > 0.85
+    assert fitted.score(inputs, labels) > 0.85
 
 
 # With the rest of scikit-learn

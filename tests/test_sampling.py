@@ -217,6 +217,20 @@ class TestCoordinates:
         places = from_sites(jax.random.split(key_x, 300))
         assert float(target.rescaled(places.free, places.whitened).strength) == 1.0
 
+    @pytest.mark.parametrize("strength", [1.0, 0.05])
+    def test_what_is_kept_between_moves_is_that_of_the_position(self, strength):
+        given, y = PROBLEMS["Poisson"]
+        fit = fg.fit_gaussian(given, X, y, fg.NaturalGradient(max_steps=2), train_inducing=False)
+        target = site_coordinates(fit, jnp.asarray(X), jnp.asarray(y))
+        target = eqx.tree_at(lambda t: t.strength, target, jnp.asarray(strength))
+        start = alternating.initial_state(target, jnp.full(target.num_dimensions, 0.3))
+        moved, _ = jax.jit(alternating.transition, static_argnums=(4, 5))(jax.random.key(0), start, target, 0.4, 1.5, 0.2)
+        assert not np.any(moved.held.zeta == start.held.zeta)
+        for found, expected in zip(
+            jax.tree.leaves(moved), jax.tree.leaves(alternating.initial_state(target, moved.position)), strict=True
+        ):
+            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+
     def test_contrasts_are_orthonormal(self):
         rows, common = contrasts(4)
         basis = np.concatenate([common[None], rows])

@@ -1,5 +1,6 @@
 """Simulation-based calibration (Talts et al. 2018): where Z = X, ranks of the truth among draws are uniform if all is well."""
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,12 +41,17 @@ class Ranks:
 
 
 def simulate(name: str, num_simulations: int, first_seed: int = 0) -> Ranks:
-    """Draw a truth, infer it from its data with the default sampler, and rank it; so many times."""
+    """Draw a truth, infer it from its data with the default sampler, and rank it; so many times.
+
+    Data that are all alike, of which a classifier could not learn, are drawn again: that depends on the data alone, and leaves
+    ranks uniform.
+    """
     model = full_model(name, X)
     found: dict[str, list[int]] = {}
     num_not_converged = 0
-    for seed in range(first_seed, first_seed + num_simulations):
-        truth = draw_truth(model, X, seed)
+    seeds = itertools.count(first_seed)
+    for _ in range(num_simulations):
+        truth = next(truth for truth in (draw_truth(model, X, seed) for seed in seeds) if np.ptp(truth.y) > 0.0)
         fit = fg.fit_gaussian(model, X, truth.y, train_inducing=False, progress=False)
         posterior = fg.sample(
             model,
@@ -55,7 +61,7 @@ def simulate(name: str, num_simulations: int, first_seed: int = 0) -> Ranks:
             num_chains=NUM_CHAINS,
             num_samples=NUM_DRAWS,
             num_warmup=NUM_WARM_UP,
-            seed=seed,
+            seed=first_seed,
             progress=False,
         )
         num_not_converged += posterior.diagnostics.r_hat > 1.05

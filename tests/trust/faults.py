@@ -53,16 +53,18 @@ class Killed:
 
 def killed_and_resumed(folder: Path, num_kills: int, num_in_writes: int, seed: int = 0) -> Killed:
     """Kill a run at random moments, resume it each time, begin anew when it is done; compare all with one never killed."""
-    begun = time.monotonic()
-    _start(folder / "whole", 0).communicate()
-    longest = time.monotonic() - begun
+    for name in ("whole", "again"):  # the second time compiled programs are read back, as they are from then on
+        begun = time.monotonic()
+        _start(folder / name, 0).communicate()
+        longest = time.monotonic() - begun
     rng = random.Random(seed)
-    moments: list[float | None] = [rng.uniform(0.0, longest) for _ in range(num_kills - num_in_writes)]
-    faults = moments + [None] * num_in_writes
-    rng.shuffle(faults)
+    is_in_write = [True] * num_in_writes + [False] * (num_kills - num_in_writes)
+    rng.shuffle(is_in_write)
     torn = [folder / "torn-0"]
-    for moment in faults:
-        while not _killed(_start(torn[-1], rng.randint(1, 6) if moment is None else 0), moment):
+    for in_write in is_in_write:
+        while not _killed(
+            _start(torn[-1], rng.randint(1, 6) if in_write else 0), None if in_write else rng.uniform(0.0, longest)
+        ):
             torn.append(folder / f"torn-{len(torn)}")  # it was done before it could be killed
     _start(torn[-1], 0).communicate()
     whole = fg.read_run(folder / "whole")

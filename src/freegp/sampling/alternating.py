@@ -4,7 +4,8 @@ With the parameters held, what they make of the data is kept, and z moves by rot
 held, the parameters move by an elliptical slice (Murray, Adams & MacKay 2010), which needs no gradient, no tuning and one to two
 values of the target. In other coordinates such moves hardly get anywhere, since v and theta hold each other fast; in these they
 are nearly independent, and both nearly standard normal, and so each move is nearly a draw of its own. Where warm-up had to weaken
-the sites much, for they say too much, further slices move the parameters with v held as well (interweaving: Yu & Meng 2011).
+the sites, for they say too much, there are more slices, and where little is left of them some with v held (interweaving: Yu &
+Meng 2011).
 """
 
 from collections.abc import Callable
@@ -26,9 +27,8 @@ MOST_KEPT = 2**25
 """Largest N x M that is kept, for each kernel and chain: 256 MiB."""
 WIDTH = 1.6
 """Standard deviation of the normal distribution whose ellipses are sliced: wider than the parameters', to reach their tails."""
-NUM_INTERWOVEN = 2
-WEAK = 0.1
-"""Slices with v held, and as many more with z held, where warm-up had to weaken the sites to less than this."""
+WEAK, VERY_WEAK = 0.5, 0.1
+"""Where warm-up weakened the sites to less than this there are two slices, to less than that three, with v-held ones between."""
 MOST_TRIES = 60
 """Of a slice: by then it is narrower than rounding, and the chain stays where it is."""
 
@@ -144,14 +144,16 @@ def transition(
     if zeta.size == 0:
         return state, info
 
+    interweaves = target.strength < VERY_WEAK
+
     def slices(number: Array, moved: Moved) -> Moved:
-        """With z held and, from the second on, with v held before that."""
+        """With z held and, from the second on and if need be, with v held before that."""
         key = jax.random.fold_in(key_parameters, number)
-        moved = jax.lax.cond(number > 0, partial(slice_given_whitened, key, target), lambda moved: moved, moved)
+        moved = jax.lax.cond(interweaves & (number > 0), partial(slice_given_whitened, key, target), lambda moved: moved, moved)
         return slice_given_values(jax.random.fold_in(key, 1), target, moved)
 
     nothing = SliceInfo(jnp.asarray(0), jnp.asarray(False))
-    num_slices = jnp.where(target.strength < WEAK, 1 + NUM_INTERWOVEN, 1)
+    num_slices = 1 + (target.strength < WEAK) + interweaves
     state, told = jax.lax.fori_loop(0, num_slices, slices, (state, nothing))
     return state, info._replace(
         num_gradients=info.num_gradients + told.num_values, is_nonfinite=info.is_nonfinite | told.is_nonfinite
