@@ -285,6 +285,22 @@ class TestIntegrator:
         coarse, fine = (np.linalg.norm(self.flow(point, n, 1.0 / n) - exact) for n in (8, 16))
         assert 3.5 < coarse / fine < 4.5
 
+    def test_slices_leave_a_narrow_density_as_it_is(self):
+        """Much narrower than the ellipses, so that every bracket has to be drawn in."""
+
+        def there(zeta):
+            return zeta, -0.5 * jnp.sum(jnp.square((zeta - 0.8) / 0.2))
+
+        def step(zeta, key):
+            moved = alternating.elliptical_slice(key, zeta, zeta, there(zeta)[1], there)[0]
+            return moved, moved
+
+        keys = jax.random.split(jax.random.key(0), 20_000)
+        _, draws = jax.jit(lambda keys: jax.lax.scan(step, jnp.full(1, 0.8), keys))(keys)
+        draws = np.asarray(draws)[None, :, 0]
+        assert_moments(draws, 0.8)
+        assert_moments((draws - 0.8) ** 2, 0.04)
+
     def test_second_attempts_leave_the_target_as_it_is(self):
         """A narrow and a wide Gaussian with steps fit for the wide one: shares and moments of the mixture come out right."""
 
