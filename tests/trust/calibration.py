@@ -50,7 +50,7 @@ def simulate(name: str, num_simulations: int, first_seed: int = 0) -> Ranks:
     found: dict[str, list[int]] = {}
     num_not_converged = 0
     seeds = itertools.count(first_seed)
-    for _ in range(num_simulations):
+    for number in range(num_simulations):
         truth = next(truth for truth in (draw_truth(model, X, seed) for seed in seeds) if np.ptp(truth.y) > 0.0)
         fit = fg.fit_gaussian(model, X, truth.y, train_inducing=False, progress=False)
         posterior = fg.sample(
@@ -61,7 +61,7 @@ def simulate(name: str, num_simulations: int, first_seed: int = 0) -> Ranks:
             num_chains=NUM_CHAINS,
             num_samples=NUM_DRAWS,
             num_warmup=NUM_WARM_UP,
-            seed=first_seed,
+            seed=first_seed + number,
             progress=False,
         )
         num_not_converged += posterior.diagnostics.r_hat > 1.05
