@@ -265,7 +265,7 @@ class TestManyClasses:
 
 def test_exposure_for_each_datum():
     exposure = np.array([0.5, 2.0, 8.0])
-    f, v, y = np.array([0.1, -0.4, 1.0]), np.array([0.2, 0.5, 0.1]), np.array([1.0, 0.0, 9.0])
+    f, v, y = np.array([0.1, -0.4, 1.0]), np.array([0.2, 0.15, 0.1]), np.array([1.0, 0.0, 9.0])
     for make in (likelihoods.Poisson, lambda exposure: likelihoods.NegativeBinomial(0.5, exposure)):
         together = make(exposure=exposure)
         for method in ("expected_log_prob", "predict_log_density"):

@@ -7,7 +7,7 @@ from jax.scipy.linalg import solve_triangular
 from scipy import integrate
 
 from freegp.numerics.distances import rows_equal, squared_distances
-from freegp.numerics.linalg import from_standard, inverse_and_log_determinant, inverse_cholesky, quadratic_form
+from freegp.numerics.linalg import forms, from_standard, gram, inverse_and_log_determinant, inverse_cholesky
 from freegp.numerics.special import expected_log_sum_exp
 
 
@@ -65,13 +65,32 @@ def test_from_standard_against_automatic_differentiation(matrix):
         np.testing.assert_allclose(two, one, rtol=1e-9, atol=1e-12)
 
 
-def test_quadratic_form_against_automatic_differentiation(matrix):
-    columns = jnp.asarray(np.random.default_rng(1).normal(size=(6, 9)))
-    weights = np.random.default_rng(2).normal(size=9)
-    plain = jax.value_and_grad(lambda B, K: weights @ jnp.einsum("mn,mk,kn->n", K, B, K), argnums=(0, 1))
-    ours = jax.value_and_grad(lambda B, K: weights @ quadratic_form(B, K), argnums=(0, 1))
-    for got, expected in zip(jax.tree.leaves(ours(matrix, columns)), jax.tree.leaves(plain(matrix, columns)), strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-12)
+def agree(ours, plain, *at):
+    """Values and gradients in every argument."""
+    every = tuple(range(len(at)))
+    got, expected = (jax.tree.leaves(jax.value_and_grad(function, every)(*at)) for function in (ours, plain))
+    for one, two in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("num_latents", "large"), [(0, 200), (1, 200), (3, 200), (2, 2)])
+def test_forms_against_automatic_differentiation(matrix, num_latents, large, monkeypatch):
+    monkeypatch.setattr("freegp.numerics.linalg.LARGE", large)
+    rng = np.random.default_rng(1)
+    columns, weights = jnp.asarray(rng.normal(size=(6, 9))), jnp.asarray(rng.normal(size=(6, num_latents)))
+    a, b = rng.normal(size=(num_latents, 9)), rng.normal(size=9)
+
+    def ours(W, B, K):
+        linear, quadratic = forms(W, B, K)
+        return jnp.sum(a * linear) + b @ quadratic
+
+    agree(ours, lambda W, B, K: jnp.sum(a * (W.T @ K)) + b @ jnp.einsum("mn,mk,kn->n", K, B, K), weights, matrix, columns)
+
+
+def test_gram_against_automatic_differentiation():
+    rng = np.random.default_rng(2)
+    X, a = jnp.asarray(rng.normal(size=(5, 5))), rng.normal(size=(5, 5))
+    agree(lambda X: jnp.sum(a * gram(X)), lambda X: jnp.sum(a * (X.T @ X)), X)
 
 
 @pytest.mark.parametrize("deviation", [0.01, 0.5, 0.51, 1.0, 1.01, 10**0.5])

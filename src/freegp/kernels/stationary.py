@@ -21,21 +21,25 @@ class Stationary(LeafKernel):
     def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:
         """The correlation at squared scaled distance r2."""
 
-    def embed(self, X: Float[Array, "N D"]) -> Float[Array, "N d"]:
-        """The inputs in the space where the distance is taken."""
-        return self.scale(self.select(X))
+    def embed(self, X: Float[Array, "N d"], lengthscales: Float[Array, "..."]) -> Float[Array, "N e"]:
+        """The kernel's columns in the space where the distance is taken."""
+        return X / lengthscales
 
-    def scale(self, X: Float[Array, "N d"]) -> Float[Array, "N d"]:
-        """Columns divided by their lengthscales."""
-        if self.lengthscales.ndim == 1 and self.lengthscales.shape[0] != X.shape[1]:
+    def scaled_distances(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        """``r^2``. A single lengthscale divides the distances and not the columns, and so has a gradient that costs O(N M)."""
+        X, X2 = self.select(X), self.select(X2)
+        if self.lengthscales.ndim == 0:
+            unit = jnp.ones(())
+            return squared_distances(self.embed(X, unit), self.embed(X2, unit)) / jnp.square(self.lengthscales)
+        if self.lengthscales.shape[0] != X.shape[1]:
             raise ValueError(
                 f"{type(self).__name__} has {self.lengthscales.shape[0]} lengthscales, but sees {X.shape[1]} input "
                 "column(s); give one lengthscale, or one for each column"
             )
-        return X / self.lengthscales
+        return squared_distances(self.embed(X, self.lengthscales), self.embed(X2, self.lengthscales))
 
     def matrix(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:  # noqa: D102
-        return self.variance * self.profile(squared_distances(self.embed(X), self.embed(X2)))
+        return self.variance * self.profile(self.scaled_distances(X, X2))
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:  # noqa: D102
         return jnp.broadcast_to(self.variance, X.shape[:1])
@@ -119,9 +123,9 @@ class Periodic(Stationary):
     period: Value = parameter(positive, default=1.0)
     active_dims: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=as_dims)
 
-    def embed(self, X: Float[Array, "N D"]) -> Float[Array, "N d"]:  # noqa: D102
-        angle = 2.0 * jnp.pi * self.select(X) / self.period
-        return jnp.concatenate([self.scale(jnp.cos(angle)), self.scale(jnp.sin(angle))], axis=1)
+    def embed(self, X: Float[Array, "N d"], lengthscales: Float[Array, "..."]) -> Float[Array, "N e"]:  # noqa: D102
+        angle = 2.0 * jnp.pi * X / self.period
+        return jnp.concatenate([jnp.cos(angle) / lengthscales, jnp.sin(angle) / lengthscales], axis=1)
 
     def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
         return jnp.exp(-0.5 * r2)

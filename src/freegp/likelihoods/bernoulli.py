@@ -10,7 +10,7 @@ from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Array, PRNGKeyArray
 
 from freegp.likelihoods.base import Likelihood
-from freegp.numerics.quadrature import gaussian_expectation, gaussian_rule
+from freegp.numerics.quadrature import gaussian_expectation, logistic_expectation
 from freegp.numerics.special import expected_softplus
 
 
@@ -54,7 +54,7 @@ class Bernoulli(Likelihood):
         signed = jnp.where(y > 0.5, mean, -mean)
         if self.link == "logit":
             return -expected_softplus(-signed, variance)
-        return gaussian_expectation(log_ndtr, signed, variance, gaussian_rule(half_width=7.0))
+        return logistic_expectation(log_ndtr, signed, variance)
 
     def _success(self, mean: Array, variance: Array) -> Array:
         if self.link == "probit":

@@ -9,6 +9,9 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
+LARGE = 200
+"""The size from which on half a symmetric product is cheaper than a whole one."""
+
 
 def symmetrize(matrix: Float[Array, "*batch M M"]) -> Float[Array, "*batch M M"]:
     """The symmetric part of a matrix."""
@@ -17,7 +20,8 @@ def symmetrize(matrix: Float[Array, "*batch M M"]) -> Float[Array, "*batch M M"]
 
 def lower_half(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """Lower triangle with the diagonal halved: the Phi of Cholesky's adjoint."""
-    return jnp.tril(matrix) - 0.5 * jnp.diag(jnp.diag(matrix))
+    size = matrix.shape[-1]
+    return matrix * (jnp.tri(size) - 0.5 * jnp.eye(size))
 
 
 @jax.custom_vjp
@@ -45,25 +49,59 @@ inverse_cholesky.defvjp(_inverse_cholesky_forward, _inverse_cholesky_backward)
 
 
 @jax.custom_vjp
-def quadratic_form(matrix: Float[Array, "M M"], columns: Float[Array, "M N"]) -> Float[Array, " N"]:
-    """``k^T B k`` for each column k and a symmetric B, with a product in the value and one in the gradient.
+def gram(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """``X^T X``, with one product in the gradient too, where automatic differentiation would spend two."""
+    return matrix.T @ matrix
 
-    Automatic differentiation would spend three, since it does not know that B is symmetric.
+
+def _gram_forward(matrix: Array) -> tuple[Array, Array]:
+    return gram(matrix), matrix
+
+
+def _gram_backward(matrix: Array, cotangent: Array) -> tuple[Array]:
+    return (matrix @ (cotangent + cotangent.T),)
+
+
+gram.defvjp(_gram_forward, _gram_backward)
+
+
+@jax.custom_vjp
+def forms(
+    weights: Float[Array, "M P"], matrix: Float[Array, "M M"], columns: Float[Array, "M N"]
+) -> tuple[Float[Array, "P N"], Float[Array, " N"]]:
+    """``W^T k`` and ``k^T B k`` for each column k and a symmetric B, with one product in the value and one in the gradient.
+
+    Automatic differentiation would spend two and four, since it knows neither that B is symmetric nor that W rides with it.
     """
-    return jnp.sum(columns * (matrix @ columns), axis=0)
+    return _forms_forward(weights, matrix, columns)[0]
 
 
-def _quadratic_form_forward(matrix: Array, columns: Array) -> tuple[Array, tuple[Array, Array]]:
-    product = matrix @ columns
-    return jnp.sum(columns * product, axis=0), (columns, product)
+def _forms_forward(weights: Array, matrix: Array, columns: Array) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
+    both = jnp.concatenate([matrix, weights.T]) @ columns
+    product, linear = both[: matrix.shape[0]], both[matrix.shape[0] :]
+    return (linear, jnp.sum(columns * product, axis=0)), (weights, columns, product)
 
 
-def _quadratic_form_backward(residuals: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array]:
-    columns, product = residuals
-    return (columns * cotangent) @ columns.T, 2.0 * product * cotangent
+def _forms_backward(residuals: tuple[Array, Array, Array], cotangents: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+    weights, columns, product = residuals
+    of_linear, of_quadratic = cotangents
+    of_columns = 2.0 * product * of_quadratic + weights @ of_linear
+    return *_weighted_products(columns, of_quadratic, of_linear), of_columns
 
 
-quadratic_form.defvjp(_quadratic_form_forward, _quadratic_form_backward)
+def _weighted_products(columns: Array, of_quadratic: Array, of_linear: Array) -> tuple[Array, Array]:
+    """``K L^T`` and ``K C K^T`` for a diagonal C; of the second, being symmetric, a large one's upper right is not computed."""
+    size = columns.shape[0]
+    half = size // 2 if size >= LARGE else 0
+    below = jnp.concatenate([columns[half:] * of_quadratic, of_linear]) @ columns.T
+    lower, linear = below[: size - half], below[size - half :].T
+    if not half:
+        return linear, lower
+    first = (columns[:half] * of_quadratic) @ columns[:half].T
+    return linear, jnp.concatenate([jnp.concatenate([first, lower[:, :half].T], axis=1), lower])
+
+
+forms.defvjp(_forms_forward, _forms_backward)
 
 
 @jax.custom_vjp

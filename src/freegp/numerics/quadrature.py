@@ -14,6 +14,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 Elementwise = Callable[[Array], Array]
+SHORT_RULES = ((0.5, 7), (1.0, 13))
+"""Up to which standard deviation how many Gauss-Hermite nodes integrate log Phi and softplus with an error below 1e-7."""
 
 
 @lru_cache
@@ -46,6 +48,24 @@ def gaussian_expectation(
     nodes, weights = gaussian_rule() if rule is None else rule
     deviation = positive_sqrt(variance)
     return function(mean[..., None] + deviation[..., None] * nodes) @ weights
+
+
+def logistic_expectation(function: Elementwise, mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]) -> Array:
+    """`gaussian_expectation` for functions as smooth as the logarithm of Phi or of the logistic function.
+
+    The error is below 1e-6 up to a variance of 10. Where the largest variance is small, the rule while sampling, it takes a
+    sixth or a third of the nodes.
+    """
+    deviation = positive_sqrt(variance)
+    reaches = jnp.asarray([largest for largest, _ in SHORT_RULES])
+    rules = [*(gauss_hermite_rule(num_nodes) for _, num_nodes in SHORT_RULES), gaussian_rule(half_width=7.0)]
+
+    def by(rule: tuple[np.ndarray, np.ndarray]) -> Callable[[Array, Array], Array]:
+        nodes, weights = rule
+        return lambda mean, deviation: function(mean[..., None] + deviation[..., None] * nodes) @ weights
+
+    shortest = jnp.searchsorted(reaches, jnp.max(deviation, initial=0.0))
+    return jax.lax.switch(shortest, [by(rule) for rule in rules], mean, deviation)
 
 
 def positive_sqrt(variance: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

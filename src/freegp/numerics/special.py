@@ -9,12 +9,12 @@ import numpy as np
 from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Float
 
-from freegp.numerics.quadrature import gauss_hermite_rule, gaussian_expectation, gaussian_rule, positive_sqrt
+from freegp.numerics.quadrature import gauss_hermite_rule, gaussian_rule, logistic_expectation, positive_sqrt
 
 
 def expected_softplus(mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """``E[log(1 + e^f)]`` for f ~ N(mean, variance); error below 1e-7 for variance up to 10."""
-    return gaussian_expectation(jax.nn.softplus, mean, variance, gaussian_rule(half_width=7.0))
+    return logistic_expectation(jax.nn.softplus, mean, variance)
 
 
 def expected_log1p_square(mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

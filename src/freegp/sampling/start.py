@@ -10,7 +10,7 @@ from freegp.approximation.curvature import parameter_factor
 from freegp.approximation.gaussian import Sites
 from freegp.approximation.problem import Problem
 from freegp.model import SparseGP
-from freegp.numerics.linalg import quadratic_form, symmetrize
+from freegp.numerics.linalg import forms, symmetrize
 from freegp.parameters import to_free
 from freegp.sampling.coordinates import SiteCoordinates, contrasts, unwhitened
 from freegp.target.blocks import per_datum_part, streamed_sum
@@ -60,7 +60,8 @@ def _contrast_sites(
         along = [jax.jvp(slope, (f_mean,), (jnp.broadcast_to(q, f_mean.shape),))[1] @ q for q in mixing]
         Kuf = model.placed.Kuf(model.kernels[0], X_block)
         curvature = jax.lax.stop_gradient(jnp.maximum(-jnp.stack(along), 0.0))
-        return jnp.sum(curvature * jax.vmap(quadratic_form, in_axes=(0, None))(precision, Kuf), axis=0)
+        _, quadratic = jax.vmap(forms, in_axes=(None, 0, None))(jnp.zeros((Kuf.shape[0], 0)), precision, Kuf)
+        return jnp.sum(curvature * quadratic, axis=0)
 
     zero = jnp.zeros((mixing.shape[0], mean.shape[0], mean.shape[0]))
     rows = (X, y, per_datum_part(model.likelihood))

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from freegp.model import SparseGP
-from freegp.numerics.linalg import inverse_cholesky, quadratic_form
+from freegp.numerics.linalg import forms, gram, inverse_cholesky
 
 
 class Projection(eqx.Module):
@@ -30,7 +30,8 @@ def covariances(model: SparseGP) -> Float[Array, "K M M"]:
 
 
 def _with_jitter(Kuu: Float[Array, "M M"], jitter: float) -> Float[Array, "M M"]:
-    return Kuu + jitter * jnp.mean(jnp.diag(Kuu)) * jnp.eye(Kuu.shape[0])
+    size = Kuu.shape[0]
+    return Kuu + jitter * (jnp.trace(Kuu) / size) * jnp.eye(size)
 
 
 def whitening(Kuu: Float[Array, "K M M"]) -> Float[Array, "K M M"]:
@@ -40,8 +41,7 @@ def whitening(Kuu: Float[Array, "K M M"]) -> Float[Array, "K M M"]:
 
 def project_whitened(inverse_factors: Float[Array, "K M M"], whitened: Float[Array, "M P"]) -> Projection:
     """The conditional of the latents given u = R v (paper eq. 8): mean ``Kuf^T R^-T v``, variance what A leaves unexplained."""
-    precision = jnp.einsum("kab,kac->kbc", inverse_factors, inverse_factors)
-    return Projection(unwhiten(inverse_factors, whitened), precision)
+    return Projection(unwhiten(inverse_factors, whitened), jax.vmap(gram)(inverse_factors))
 
 
 def project_gaussian(
@@ -64,12 +64,12 @@ def marginals(model: SparseGP, projection: Projection, X: Float[Array, "N D"]) -
     """Mean and variance of each latent at each input."""
     Kuf = jnp.stack([model.placed.Kuf(kernel, X) for kernel in model.kernels])
     prior = jnp.stack([kernel.diagonal(X) for kernel in model.kernels])
-    shape = (X.shape[0], projection.weights.shape[1])
-    if Kuf.shape[0] == 1:
-        mean = Kuf[0].T @ projection.weights
-        explained = jax.vmap(quadratic_form, in_axes=(0, None))(projection.precision, Kuf[0])
+    weights, precision = projection.weights, projection.precision
+    if precision.shape[0] == 1:
+        mean, explained = forms(weights, precision[0], Kuf[0])
     else:
-        mean = jnp.einsum("pmn,mp->np", Kuf, projection.weights)
-        explained = jax.vmap(quadratic_form)(projection.precision, Kuf)
+        of_each = jax.vmap(forms, in_axes=(1, 0, None if Kuf.shape[0] == 1 else 0))
+        mean, explained = of_each(weights[:, :, None], precision, Kuf[0] if Kuf.shape[0] == 1 else Kuf)
     variance = jnp.maximum(prior - explained, 0.0)
-    return mean, jnp.broadcast_to(variance.T, shape)
+    shape = (X.shape[0], weights.shape[1])
+    return mean.reshape(shape[::-1]).T, jnp.broadcast_to(variance.T, shape)
