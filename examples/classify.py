@@ -21,7 +21,7 @@ def risk(X: np.ndarray) -> np.ndarray:
 X = rng.normal(0.0, 1.5, (200, 2))
 y = np.where(rng.uniform(size=200) < risk(X), "ill", "well")
 
-classifier = fg.GPClassifier(inducing=fg.Grid(4), num_samples=400).fit(X, y)
+classifier = fg.GPClassifier(inducing=fg.Grid(4), num_samples=800).fit(X, y)
 print(f"{', '.join(classifier.classes_)}: {classifier.diagnostics_.verdict}")
 
 X_new = rng.normal(0.0, 1.5, (500, 2))

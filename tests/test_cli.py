@@ -79,8 +79,7 @@ def test_fit_says_what_it_chose_and_that_so_few_draws_do_not_suffice(fitted):
     run, result = fitted
     assert result.exit_code == 2, result.output
     assert "likelihood: bernoulli, because 'alive' names 2 classes" in plain(result)
-    assert "left out: site (not numeric)" in plain(result)
-    assert "left out: year (the same in every row)" in plain(result)
+    assert "left out: site (the same in every row); year (the same in every row)" in plain(result)
     assert "(no, yes) from height, slope" in plain(result)
     assert "not converged" in plain(result)
     plan = runner.RunDirectory.open(run, read_only=True).manifest
@@ -184,7 +183,7 @@ def test_diagnose_shows_why(fitted):
 
 def test_a_good_verdict_ends_well_and_a_bad_one_with_2(fitted, capsys):
     found = fg.resume(fitted[0], progress=False).diagnostics
-    words.judge(dataclasses.replace(found, converged=True, verdict="converged: [0] of it"))
+    words.judge(dataclasses.replace(found, converged=True, verdict="converged: [0] of it", sparsity=None))
     assert capsys.readouterr().out == "converged: [0] of it\n"
     with pytest.raises(typer.Exit) as exit_of:
         words.judge(dataclasses.replace(found, converged=False))
@@ -195,17 +194,21 @@ def test_report_is_made_of_the_draws_there_are(copy, monkeypatch):
     (copy / "chunk-00002.npz").unlink()
     calls = []
 
-    def write_report(posterior, out, title):
-        calls.append((posterior, out, title))
+    def write_report(posterior, out, title, units):
+        calls.append((posterior, out, title, units))
         return out
 
     monkeypatch.setattr("freegp.report.write_report", write_report)
     result = invoke("report", copy)
     assert result.exit_code == 0, result.output
-    [(posterior, out, title)] = calls
+    [(posterior, out, title, units)] = calls
     assert title.endswith("run: alive")
     assert f"report: {out}" in result.output
     assert out == copy / "report.html"
+    assert [(column.name, column.mean) for column in units.inputs] == [
+        (name, trees()[name].mean()) for name in ("height", "slope")
+    ]
+    assert units.target.name == "probability of yes"
     np.testing.assert_array_equal(posterior.free, draws_in(copy, 2)["free"])
 
 
@@ -270,23 +273,25 @@ def test_counts_with_exposures_agree_with_the_estimator(tmp_path):
         ("", (), ("is empty",)),
         ("x,y\n", (), ("no row under its header",)),
         ("x,y\n1,2\n3,4,5,6\n", (), ("cannot be read as a table",)),
-        ("x;y\n1;2\n", (), ("no column 'y'; it has x;y",)),
-        ("x,x,y\n1,2,3\n", ("--inputs", "x,z"), ("no column 'z'",)),
-        ("x,y\n1,2\n,3\n2,inf\n", (), ("column 'y'", "row 3;")),
-        ("x,y\n1,a\n,b\n2,a\n,b\n", (), ("column 'x'", "rows 2, 4;")),
-        ("x,y\n1,a\n2,\n3,b\n", (), ("'y' is missing in row 2",)),
+        ("x;y\n1;2\n2;3\n", ("--inputs", "z"), ("no column 'z'; it has x, y",)),
+        ("x,x,y\n1,2,3\n", (), ("two columns named 'x'",)),
+        ("x,y\na,1\na,2\nb,3\nb,4\n,5\n", (), ("column 'x'", "is missing in data row 5")),
+        ("x,y\n1,a\n2,b\n3,a\n4,b\n", ("--likelihood", "poisson"), ("'y' holds text", "--likelihood bernoulli")),
+        ("x,y\n1,2\n,3\n2,inf\n", (), ("column 'y'", "data row 3;")),
+        ("x,y\n1,a\n,b\n2,a\n,b\n", (), ("column 'x'", "data rows 2, 4;")),
+        ("x,y\n1,a\n2,\n3,b\n", (), ("'y' is missing in data row 2",)),
         ("x,y\n1,a\n2,a\n", (), ("'y' is 'a' in every row",)),
         ("x,y\n1,0\n2,0\n", (), ("'y' is '0' in every row",)),
         ("x,y\n1,a\n2,b\n3,c\n4,d\n", (), ("4 different values in 4 rows", "--likelihood")),
         ("x,y\n1,a\n2,b\n3,c\n1,a\n2,b\n3,c\n", ("--likelihood", "bernoulli"), ("3 classes", "softmax")),
-        ("x,y\n1,0.5\n2,2\n", ("--likelihood", "poisson"), ("'y' is 0.5 in row 1",)),
-        ("x,y\n1,1\n2,a\n", ("--likelihood", "gaussian"), ("column 'y'", "'a' in row 2")),
-        ("x,y\nu,1\nv,2\n", ("--inputs", "x"), ("column 'x'", "not numeric", "'u' in rows 1, 2")),
-        ("x,y\nu,1\nv,2\n", (), ("no numeric column besides the target",)),
-        ("x,y\n1,3\n1,2\n", (), ("the same in every row",)),
+        ("x,y\n1,0.5\n2,2\n", ("--likelihood", "poisson"), ("'y' is 0.5 in data row 1",)),
+        ("x,y\n1,1\n2,a\n", ("--likelihood", "gaussian"), ("column 'y'", "'a' in data row 2")),
+        ("x,y\nu,1\nv,2\n", ("--inputs", "x"), ("column 'x'", "not numeric", "'u' in data rows 1, 2")),
+        ("x,y\nu,1\nv,2\n", (), ("is left to learn from",)),
+        ("x,y\n1,3\n1,2\n", (), ("is left to learn from",)),
         ("x,y\n1,3\n2,2\n", ("--inputs", "x,y"), ("'y' is the target",)),
         ("x,y\n1,3\n2,2\n", ("--inputs", "x,x"), ("'x' twice",)),
-        ("x,y,t\n1,3,1\n2,2,0\n", ("--exposure", "t"), ("'t' is 0 in row 2", "positive")),
+        ("x,y,t\n1,3,1\n2,2,0\n", ("--exposure", "t"), ("'t' is 0 in data row 2", "positive")),
         ("x,y,t\n1,3,1\n2,2,1\n", ("--exposure", "t", "--likelihood", "gaussian"), ("--exposure is for counts",)),
         ("x,y\n1,3\n2,2\n", ("--inducing", "many"), ("--inducing must be",)),
     ],
@@ -309,6 +314,67 @@ def test_bad_files_are_one_sentence(tmp_path):
     one_sentence(invoke("fit", tmp_path / "data.csv", *options), "is a file")
 
 
+def test_nothing_is_overwritten_unless_it_is_asked_for(fitted, table, tmp_path):
+    shutil.copy(table, tmp_path / "new.csv")
+    before = (tmp_path / "new.csv").read_text()
+    one_sentence(
+        invoke("predict", fitted[0], tmp_path / "new.csv", "--out", tmp_path / "new.csv"), "exists already", "--overwrite"
+    )
+    assert (tmp_path / "new.csv").read_text() == before
+    one_sentence(invoke("predict", fitted[0], table, "--out", tmp_path / "p.xlsx"), "does not end in .csv")
+    result = invoke("predict", fitted[0], table, "--out", tmp_path / "new.csv", "--overwrite")
+    assert result.exit_code == 0, result.output
+    assert "should not be trusted: not converged" in result.stderr
+    assert "alive_predicted" in (tmp_path / "new.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a;b c ;k\n1;2,5;u\n-3;4;v\n", {"a": [1, -3], "b c": [2.5, 4.0], "k": ["u", "v"]}),
+        ("a;k\n1.5;u,v\n2;w\n", {"a": [1.5, 2.0], "k": ["u,v", "w"]}),
+        ('\ufeffa,"b;c;d"\n1,2\n', {"a": [1], "b;c;d": [2]}),
+    ],
+)
+def test_spreadsheets_of_other_countries(tmp_path, text, expected):
+    path = tmp_path / "data.csv"
+    path.write_text(text, encoding="utf-8")
+    found = read_table(path)
+    assert {name: column.tolist() for name, column in found.items()} == expected
+
+
+def test_columns_of_text_are_categories(tmp_path):
+    said = []
+    data = pd.DataFrame(
+        {
+            "sex": ["f", "m", "f", "m", "f", "f"],
+            "site": ["n", "s", "e", "n", "s", "e"],
+            "x": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+            "who": list("abcdef"),
+            "y": [0.5, 1.5, 2.0, 0.0, 1.0, 3.0],
+        }
+    )
+    problem = problem_of(data, Question("y"), tmp_path / "data.csv", said.append)
+    described = problem.description
+    assert described.inputs == ("sex", "site", "x")
+    assert described.columns == ("sex=m", "site=e", "site=n", "site=s", "x")
+    assert any("left out: who (6 different texts)" in line for line in said)
+    natural = problem.X * np.array(described.scales) + np.array(described.means)
+    np.testing.assert_allclose(natural[1], [1.0, 0.0, 0.0, 1.0, 2.0], atol=1e-12)
+    assert "[0] sex=m, sd" in described.units()
+    assert "the mean of y, 1.333, was subtracted" in described.units()
+    shuffled = data.iloc[[1, 0]][["x", "site", "sex"]]
+    np.testing.assert_array_equal(described.standardised(shuffled, tmp_path / "new.csv"), problem.X[[1, 0]])
+    with pytest.raises(
+        ValueError, match=r"'site' of .*new.csv is 'w' in data row 2, which the fit has not seen; it knows e, n, s"
+    ):
+        described.standardised(shuffled.assign(site=["n", "w"]), tmp_path / "new.csv")
+
+
+def test_version():
+    assert invoke("--version").output.startswith("freegp 0.")
+
+
 class TestParquet:
     def test_a_table_comes_back_as_it_was(self, tmp_path):
         data = sine(5).assign(site=pd.Categorical(["a", "b", "a", "b", "a"]), gap=[1.0, np.nan, 2.0, 3.0, 4.0])
@@ -324,16 +390,16 @@ class TestParquet:
         data = trees().assign(site=pd.Categorical(trees()["site"]), height=trees()["height"].mask(trees().index == 3))
         data.to_parquet(tmp_path / "trees.parquet")
         options = ("--target", "alive", "--out", tmp_path / "run")
-        one_sentence(invoke("fit", tmp_path / "trees.parquet", *options), "'height'", "missing or infinite in row 4")
+        one_sentence(invoke("fit", tmp_path / "trees.parquet", *options), "'height'", "missing or infinite in data row 4")
         data = trees().assign(alive=pd.Categorical(trees()["alive"].mask(trees().index == 6)))
         data.to_parquet(tmp_path / "trees.parquet")
-        one_sentence(invoke("fit", tmp_path / "trees.parquet", *options), "'alive' is missing in row 7")
+        one_sentence(invoke("fit", tmp_path / "trees.parquet", *options), "'alive' is missing in data row 7")
 
     def test_integers_with_gaps_are_numbers_with_gaps(self, tmp_path):
         data = sine(6).assign(count=pd.array([1, 2, None, 4, 5, 6], dtype="Int64"))
         data.to_parquet(tmp_path / "sine.parquet")
         options = ("--target", "count", "--out", tmp_path / "run")
-        one_sentence(invoke("fit", tmp_path / "sine.parquet", *options), "'count'", "missing or infinite in row 3")
+        one_sentence(invoke("fit", tmp_path / "sine.parquet", *options), "'count'", "missing or infinite in data row 3")
 
     def test_fit_and_predict_both_ways_agree_with_csv(self, fitted, tmp_path):
         """A target and a column of categories; the run is the one fitted to the same table as CSV."""
@@ -342,7 +408,7 @@ class TestParquet:
         options = ("--target", "alive", "--inducing", 5, "--samples", NUM_SAMPLES, "--warmup", 30, "--chains", 2)
         result = invoke("fit", tmp_path / "trees.parquet", *options, "--out", tmp_path / "run")
         assert result.exit_code in (0, 2), result.output
-        assert "left out: site (not numeric)" in plain(result)
+        assert "left out: site (the same in every row)" in plain(result)
         np.testing.assert_array_equal(draws_in(tmp_path / "run")["free"], draws_in(fitted[0])["free"])
         found = invoke("predict", tmp_path / "run", tmp_path / "trees.parquet", "--out", tmp_path / "predictions.parquet")
         assert found.exit_code == 0, found.output
@@ -417,18 +483,21 @@ def changed(**fields):
     [
         (lambda text: text[:40], "is damaged"),
         (lambda text: "[" * 100_000, "is damaged"),
-        (lambda text: "3", "format 1"),
-        (changed(format=2), "format 1"),
+        (lambda text: "3", "format 2"),
+        (changed(format=3), "format 2"),
         (changed(extra=1), "extra is missing or unknown"),
         (changed(inputs="height"), "inputs is not a list"),
         (changed(inputs=["height", 3]), "inputs is not text"),
-        (changed(inputs=["height"]), "not equally many"),
+        (changed(inputs=["height"]), "inputs and levels do not go together"),
+        (changed(levels=[[], ["one"]]), "inputs and levels do not go together"),
+        (changed(levels=[[], ["a", "b", "c"]]), "not equally many"),
+        (changed(levels=[[], ["a", 3]]), "levels is not text"),
         (changed(scales=[1.0, 0.0]), "scales is not a number"),
         (changed(means=[True, 0.0]), "means is not a number"),
         (changed(likelihood="cauchy"), "no likelihood 'cauchy'"),
         (changed(classes=[]), "classes do not go"),
         (changed(likelihood="softmax", classes=["no", "yes"]), "describes another run"),
-        (changed(inputs=["height"], means=[0.0], scales=[1.0]), "describes another run"),
+        (changed(inputs=["height"], levels=[[]], means=[0.0], scales=[1.0]), "describes another run"),
     ],
 )
 def test_a_damaged_description_is_one_sentence(copy, table, change, part):

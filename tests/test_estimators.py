@@ -218,7 +218,15 @@ def test_exposure_scales_counts(counter):
     np.testing.assert_allclose(other.predict(X, exposure=10.0), counter.predict(X), rtol=1e-6)
     assert counter.rate_ == pytest.approx(COUNTS.sum() / EXPOSURE.sum())
     assert counter.score(X, COUNTS, exposure=EXPOSURE) > 0.7
-    assert counter.score(X, COUNTS, exposure=EXPOSURE) > counter.score(X, COUNTS)
+    assert counter.score(X, COUNTS, exposure=EXPOSURE) > counter.score(X, COUNTS, exposure=1.0)
+
+
+def test_counts_are_scored_in_the_exposures_they_were_taken_in(counter):
+    with pytest.raises(ValueError, match=r"pass exposure= to score; in cross-validation, set_fit_request"):
+        counter.score(X, COUNTS)
+    mean, deviation = counter.predict(X, exposure=EXPOSURE, return_std=True)
+    np.testing.assert_allclose(mean, counter.predict(X, exposure=EXPOSURE))
+    assert (deviation >= np.sqrt(mean)).all(), "at least Poisson noise"
 
 
 def test_log_loss_is_that_of_scikit_learns_classifier(classifier):

@@ -150,6 +150,17 @@ class TestPieces:
         after = X + np.array([0.1, 9.0, 0.5, 0.2, 0.4, 9.0])[:, None]
         assert mnist.moved_sixes(data, X, after).tolist() == [2, 4, 3]
 
+    def test_a_fit_in_lengthscales_is_the_same_fit(self):
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(30, 3)), np.arange(30.0) % 10
+        data = experiments.data.Labelled(X, y, X[:5], y[:5])
+        model = mnist.model_of(X[:6], np.array([0.5, 1.0, 3.0]), 2.0)
+        fit = fg.fit_gaussian(model, X, y, fg.AdaDelta(batch_size=10, num_steps=3), progress=False)
+        scaled, in_scale = mnist.in_lengthscales(fit, data)
+        for got, expected in zip(scaled.predict_f(in_scale.X_test), fit.predict_f(data.X_test), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-9)
+        assert scaled.model.parameter_values()["kernel.members.0.lengthscales"] == 1.0
+
     def test_part_of_the_toy_keeps_all_classes(self):
         y = toy.training_part(load_toy(None), 30)[1]
         assert [np.sum(y == label) for label in range(3)] == [10, 10, 10]

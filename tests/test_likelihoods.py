@@ -287,6 +287,7 @@ def test_exposure_for_each_datum():
         (lambda: likelihoods.Ordinal(), "num_classes"),
         (lambda: likelihoods.Ordinal(cutpoints=[1.0, 0.0]), "increasing"),
         (lambda: likelihoods.Custom(own_logit, support="complex"), "support"),
+        (lambda: likelihoods.Custom(lambda f, y: jnp.sum(f * y)), "one number a datum"),
         (lambda: likelihoods.Softmax(3).log_prob(np.zeros((2, 2)), np.zeros(2)), r"shape \(2, 3\)"),
         (lambda: likelihoods.Bernoulli().check_targets(np.array([0.0, 1.0, 2.0])), "3 classes, but Bernoulli takes 2"),
         (lambda: likelihoods.Bernoulli().check_targets(np.array([-1.0, 1.0])), "y == 1"),
@@ -308,3 +309,12 @@ def test_exposure_for_each_datum():
 def test_bad_input_is_one_sentence(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("log_prob", "remedy"),
+    [(lambda f, y: -np.abs(y - f), "jax.numpy"), (lambda f, y: f * y if (f > 0).all() else -f, "jax.numpy.where")],
+)
+def test_functions_that_jax_cannot_follow_are_refused_in_words(log_prob, remedy):
+    with pytest.raises(TypeError, match=remedy):
+        likelihoods.Custom(log_prob)

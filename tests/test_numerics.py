@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from jax import test_util
 from jax.scipy.linalg import solve_triangular
+from jax.scipy.special import log_ndtr
 from scipy import integrate
 
 from freegp.numerics.distances import rows_equal, squared_distances
 from freegp.numerics.linalg import forms, from_standard, gram, inverse_and_log_determinant, inverse_cholesky
+from freegp.numerics.quadrature import gaussian_expectation, logistic_expectation
 from freegp.numerics.special import expected_log_sum_exp
 
 
@@ -135,3 +137,20 @@ def test_rows_equal_sees_every_bit():
     b = np.concatenate([a[::7], np.nextafter(a[:5], np.inf), a[:5, ::-1]])
     np.testing.assert_array_equal(rows_equal(a, b), (a[:, None] == b).all(axis=-1))
     assert bool(rows_equal(jnp.array([[0.0]]), jnp.array([[-0.0]]))[0, 0])
+
+
+@pytest.mark.parametrize("spread", ["small", "medium", "one wide", "wide", "NaN"])
+def test_expectations_by_few_nodes_are_those_by_many(spread):
+    """Of log Phi, on each branch, with its slopes."""
+    rng = np.random.default_rng(0)
+    deviation = {"small": 0.5, "medium": 1.0, "one wide": 0.9, "wide": 3.0, "NaN": np.nan}[spread] * rng.uniform(0.2, 1.0, 40)
+    deviation[7] = 3.0 if spread == "one wide" else deviation[7]
+    mean, variance = jnp.asarray(rng.normal(size=40) * 3), jnp.asarray(deviation**2)
+    weights = rng.normal(size=40)
+    both = [
+        jax.value_and_grad(lambda m, v, e=expectation: weights @ e(log_ndtr, m, v), argnums=(0, 1))(mean, variance)
+        for expectation in (logistic_expectation, gaussian_expectation)
+    ]
+    for got, expected in zip(*map(jax.tree.leaves, both), strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-6)
+    assert logistic_expectation(log_ndtr, mean.reshape(8, 5), variance.reshape(8, 5)).shape == (8, 5)

@@ -134,3 +134,18 @@ def test_priors_must_fit_their_parameters(prior, message):
 def test_a_prior_with_a_bad_argument():
     with pytest.raises(ValueError, match=r"Gamma\(-1.0, 1.0\)"):
         fg.priors.Gamma(-1.0, 1.0)
+
+
+def test_models_print_what_they_are():
+    kernel = fg.kernels.RBF(2.0, [3.0, 0.25], active_dims=(0, 1)) + fg.kernels.White(1e-6)
+    assert repr(kernel.members[0]) == "RBF(variance=2, lengthscales=[3, 0.25], active_dims=(0, 1))"
+    model = fg.SparseGP(
+        kernel,
+        fg.likelihoods.Poisson(),
+        inducing=20,
+        priors={"kernel.members.0.variance": fg.priors.Gamma(1, 2)},
+        fixed=["kernel.members.1"],
+    )
+    for part in ("kernel=Sum(members=(RBF(", "White(variance=1e-06)", "Poisson(exposure=1)", "inducing=KMeans(num_inducing=20)"):
+        assert part in repr(model)
+    assert "array of shape (30,)" in repr(fg.likelihoods.Poisson(exposure=np.ones(30)))

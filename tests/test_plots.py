@@ -130,6 +130,14 @@ def test_maps_of_mean_and_deviation(labels):
         np.testing.assert_allclose(mesh_of(drawn[1]).get_array()[row, column], np.sqrt(variance[0, 0]), rtol=1e-9)
 
 
+def test_pictures_of_draws_want_draws():
+    model = fg.SparseGP(fg.kernels.RBF(), fg.likelihoods.Poisson(), inducing=LINE[::6])
+    fit = fg.fit_gaussian(model, LINE, COUNTS, fg.NaturalGradient(max_steps=1), train_inducing=False, progress=False)
+    for draw in (fg.plots.latent_1d, fg.plots.latent_2d, fg.plots.traces, fg.plots.ranks, fg.plots.probability_contours):
+        with pytest.raises(TypeError, match=r"a GaussianFit does not have; give what fg.sample returned"):
+            draw(fit)
+
+
 def test_a_map_of_ones_own():
     x, y = np.arange(4.0), np.arange(3.0)
     axes = fg.plots.surface_2d(x, y, np.arange(12.0).reshape(3, 4), label="height")
@@ -141,9 +149,9 @@ def test_a_map_of_ones_own():
 def test_an_intensity_and_its_events():
     edges = np.linspace(0, 2, 5), np.linspace(0, 1, 3)
     border = np.array([[0.0, 0.0], [2.0, 0.0], [1.0, 1.0]])
-    axes = fg.plots.intensity_map(edges, np.ones((2, 4)), PLANE, border=border)
+    axes = fg.plots.intensity_map(edges, np.ones((2, 4)), PLANE, borders=[border])
     np.testing.assert_array_equal(axes.lines[0].get_xydata(), PLANE)
-    np.testing.assert_array_equal(axes.patches[0].get_xy()[:3], border)
+    np.testing.assert_array_equal(axes.patches[0].get_path().vertices[:3], border)
     bands = np.array([[1.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
     axes = fg.plots.intensity_curve(np.array([0.0, 1.0]), bands, np.array([0.5]))
     np.testing.assert_array_equal(line_of(axes, "median rate").get_ydata(), [2.0, 3.0])

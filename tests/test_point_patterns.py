@@ -6,14 +6,15 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
 import freegp as fg
 from freegp.datasets import load_coal, load_pines
-from freegp.point_patterns import CoxProcess, Mask, Polygon
+from freegp.point_patterns import CoxProcess, Mask, Polygon, geometry
 from freegp.point_patterns.cells import lay_cells
 from freegp.point_patterns.defaults import regular_points
-from freegp.point_patterns.window import as_window
+from freegp.point_patterns.window import as_window, borders
 
 RNG = np.random.default_rng(0)
 TRIANGLE = np.array([(0.0, 0.0), (4.0, 0.0), (0.0, 3.0)])
@@ -97,6 +98,23 @@ class TestWindows:
     def test_points_inside(self):
         points = np.array([(0.5, 0.5), (0.5, 2.0), (3.9, 2.0), (4.1, 2.0), (0.0, 0.0), (2.0, 1.0), (2.0, 0.9)])
         assert Polygon(ARROW).contains(points).tolist() == [True, False, True, False, True, True, False]
+
+    def test_borders_hold_the_pixels_and_leave_out_the_holes(self):
+        inside = np.zeros((6, 7), dtype=bool)
+        inside[1:5, 1:6], inside[2, 3], inside[5, 6] = True, False, True
+        mask = fg.Mask(((0.0, 14.0), (0.0, 3.0)), inside)
+        areas = [geometry.signed_area(border) for border in borders(mask)]
+        assert sum(areas) == pytest.approx(mask.size)
+        assert min(areas) == pytest.approx(-1.0), "a hole of one pixel, the other way round"
+        assert borders(as_window((0.0, 1.0))) == []
+
+    def test_dates_are_refused_in_words(self):
+        days = np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]")
+        for dates in (days, [pd.Timestamp("2020-01-01"), pd.Timestamp("2021-01-01")]):
+            with pytest.raises(TypeError, match=r"window holds dates; give numbers .* for days"):
+                fg.CoxProcess(dates).fit([])
+        with pytest.raises(TypeError, match="events holds dates"):
+            fg.CoxProcess((0.0, 1.0)).fit(days)
 
     def test_mask_rows_go_up(self):
         mask = Mask(((0.0, 2.0), (0.0, 2.0)), np.array([[True, False], [False, False]]))

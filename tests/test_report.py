@@ -9,10 +9,11 @@ from html.parser import HTMLParser
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import freegp as fg
 from freegp import plots
-from freegp.report import figures, write_report
+from freegp.report import Scale, Units, figures, write_report
 from freegp.report.page import pictured
 from freegp.report.words import estimates, kernel_in_words, model_in_words, sparsity_in_words
 from freegp.sampling.run_directory import RunError
@@ -87,6 +88,23 @@ def test_the_page_says_what_the_draws_say(run, written):
     for heading in ("The function", "Parameters", "What sparsity costs", "Chains", "Diagnostics"):
         assert heading in page.text
     assert "Calibration" not in page.text
+
+
+def test_a_table_in_its_own_units(run, tmp_path):
+    units = Units((Scale("depth", 50.0, 10.0),), Scale("mean of cases a unit of people"), Scale("log"), rate=2.0, note="in sd")
+    page = read(run[1], tmp_path, units=units)
+    assert "Mean of cases a unit of people: median and 90 % band." in page.text
+    assert "In sd." in page.text
+
+
+def test_ticks_are_at_round_values_of_the_quantity():
+    axes = Figure().subplots()
+    axes.plot([-1.7, 1.7], [0.0, 1.0])
+    Scale("depth", 53.1, 9.7).label(axes.xaxis)
+    natural = [float(label.get_text()) for label in axes.get_xticklabels()]
+    np.testing.assert_allclose(53.1 + 9.7 * axes.get_xticks(), natural, atol=1e-3)
+    assert {40.0, 50.0, 60.0} <= set(natural)
+    assert axes.get_xlabel() == "depth"
 
 
 def test_the_page_needs_nothing_else(written):
@@ -181,7 +199,7 @@ def test_inputs_of_three_columns_and_nothing_inferred(tmp_path):
 
 
 def test_a_map_where_inputs_have_two_columns():
-    picture = figures.fit_picture(made_posterior(fg.likelihoods.Poisson(), PLANE, COUNTS, draws=5))
+    picture = figures.fit_picture(made_posterior(fg.likelihoods.Poisson(), PLANE, COUNTS, draws=5), None)
     assert picture.alternative.startswith("Maps of the mean and standard deviation")
     assert "averaged over 10 draws" in picture.caption
 
@@ -189,7 +207,7 @@ def test_a_map_where_inputs_have_two_columns():
 def test_counts_with_an_exposure_each_are_drawn_for_one(monkeypatch):
     given = {}
     monkeypatch.setattr(plots, "latent_1d", lambda *args, **kwargs: given.update(kwargs))
-    picture = figures.fit_picture(made_posterior(fg.likelihoods.Poisson(np.full(30, 2.0)), LINE, COUNTS))
+    picture = figures.fit_picture(made_posterior(fg.likelihoods.Poisson(np.full(30, 2.0)), LINE, COUNTS), None)
     assert given["exposure"] == 1.0
     assert "for an exposure of 1" in picture.caption
 

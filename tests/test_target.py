@@ -183,3 +183,21 @@ def test_placement_is_asked_for_when_it_cannot_be_made():
     assert np.isfinite(fg.expected_log_likelihood(model, X, COUNTS, np.zeros((4, 1))))
     with pytest.raises(ValueError, match="prepared"):
         jax.jit(lambda x: fg.expected_log_likelihood(model, x, COUNTS, np.zeros((4, 1))))(X)
+
+
+def test_distances_that_are_kept_change_neither_value_nor_gradient():
+    rng = np.random.default_rng(0)
+    X, v = jnp.asarray(rng.normal(size=(30, 40))), jnp.asarray(rng.normal(size=(5, 1)))
+    y = jnp.asarray(rng.poisson(1.0, 30).astype(float))
+    kernel = (
+        fg.kernels.RBF(1.0, 6.0) * fg.kernels.Linear() + fg.kernels.Matern32(0.5, 3.0, active_dims=(0, 1)) + fg.kernels.White()
+    )
+    model = fg.SparseGP(kernel, fg.likelihoods.Poisson(), inducing=X[:5], block_size=8).prepared(X)
+    kept = model.with_distances(X)
+    assert kept.distances.shape == (30, 5)
+    free = to_free(model) + 0.1
+    both = jax.value_and_grad(lambda free, v, X: fg.log_density(model, X, y, free, v), argnums=(0, 1))
+    for got, expected in zip(jax.tree.leaves(both(free, v, kept)), jax.tree.leaves(both(free, v, X)), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-10)
+    one_each = fg.SparseGP(fg.kernels.RBF(1.0, np.full(40, 6.0)), fg.likelihoods.Poisson(), inducing=X[:5])
+    assert one_each.with_distances(X) is X, "with a lengthscale for each column there is nothing to keep"

@@ -25,6 +25,9 @@ ordered = constraints.ordered_vector
 _WORDS = ((positive, "positive"), (unit_interval, "between 0 and 1"), (ordered, "increasing"), (real, "finite"))
 
 
+MOST_SHOWN = 10
+"""Numbers of an array that are written out."""
+
 Value: TypeAlias = Any
 """The type of a parameter: a number or an array when it is given, a float64 array once it is stored."""
 
@@ -69,6 +72,10 @@ class Declared(eqx.Module):
         super().__init_subclass__(**kwargs)
         registered(cls)
 
+    def __repr__(self) -> str:
+        values = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
+        return f"{type(self).__name__}({', '.join(f'{name}={_shown(value)}' for name, value in values if value is not None)})"
+
     def __check_init__(self) -> None:
         for name, constraint, _ in declared_parameters(self):
             value = getattr(self, name)
@@ -77,3 +84,13 @@ class Declared(eqx.Module):
             if not bool(jnp.all(jnp.isfinite(value)) & jnp.all(constraint(value))):
                 word = next(word for known, word in _WORDS if known is constraint)
                 raise ValueError(f"{type(self).__name__}: {name} must be {word}, but is {np.asarray(value).tolist()}")
+
+
+def _shown(value: Any) -> str:
+    """A value as one would type it; of a long array its shape."""
+    if is_traced(value) or not isinstance(value, jax.Array | np.ndarray):
+        return repr(value)
+    if value.size > MOST_SHOWN:
+        return f"array of shape {value.shape}"
+    numbers = [f"{number:.6g}" for number in np.asarray(value).ravel().tolist()]
+    return numbers[0] if value.ndim == 0 else f"[{', '.join(numbers)}]"

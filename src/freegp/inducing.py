@@ -5,6 +5,7 @@ What the model needs of an inducing variable is its covariance with itself and w
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,7 +16,28 @@ from jaxtyping import Array, Float
 
 from freegp.fields import as_float
 from freegp.kernels import Kernel
+from freegp.numerics.distances import squared_distances
 from freegp.saving import registered
+
+MANY_COLUMNS = 32
+"""From so many input columns on, distances to inducing inputs that stay are worth keeping."""
+
+
+class Inputs(eqx.Module):
+    """Data inputs with their squared distances to inducing inputs that stay where they are; stands for X where Kuf is made."""
+
+    X: Float[Array, "N D"]
+    distances: Float[Array, "N M"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of X."""
+        return self.X.shape
+
+
+def rows_of(X: Float[Array, "N D"] | Inputs) -> Float[Array, "N D"]:
+    """X itself."""
+    return X.X if isinstance(X, Inputs) else X
 
 
 class Inducing(eqx.Module):
@@ -31,8 +53,12 @@ class Inducing(eqx.Module):
         """Their prior covariance."""
 
     @abstractmethod
-    def Kuf(self, kernel: Kernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
+    def Kuf(self, kernel: Kernel, X: Float[Array, "N D"] | Inputs) -> Float[Array, "M N"]:
         """Their prior covariance with the process at X."""
+
+    def with_distances(self, kernels: Sequence[Kernel], X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:
+        """X with what of Kuf does not depend on the kernels' parameters, if that spares work."""
+        return X
 
 
 @registered
@@ -48,8 +74,15 @@ class InducingPoints(Inducing):
     def Kuu(self, kernel: Kernel) -> Float[Array, "M M"]:  # noqa: D102
         return kernel(self.Z)
 
-    def Kuf(self, kernel: Kernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:  # noqa: D102
+    def Kuf(self, kernel: Kernel, X: Float[Array, "N D"] | Inputs) -> Float[Array, "M N"]:  # noqa: D102
+        if isinstance(X, Inputs):
+            return kernel.matrix_given(self.Z, X.X, X.distances.T)
         return kernel(self.Z, X)
+
+    def with_distances(self, kernels: Sequence[Kernel], X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:  # noqa: D102
+        if X.shape[1] < MANY_COLUMNS or not any(kernel.uses_distances for kernel in kernels):
+            return X
+        return Inputs(X, squared_distances(X, self.Z))
 
 
 class Placement(Protocol):

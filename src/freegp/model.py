@@ -7,7 +7,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from freegp.inducing import Inducing, InducingPoints, Placement, as_inducing
+from freegp.inducing import Inducing, InducingPoints, Inputs, Placement, as_inducing
 from freegp.kernels import Kernel
 from freegp.likelihoods import Likelihood
 from freegp.parameters import all_parameters, check_names, check_values, get_value
@@ -71,6 +71,13 @@ class SparseGP(eqx.Module):
         self.block_size = int(block_size)
         self._check()
 
+    def __repr__(self) -> str:
+        size = f"{self.num_inducing} points" if isinstance(self.inducing, InducingPoints) else repr(self.inducing)
+        parts = [f"kernel={self.kernel!r}", f"likelihood={self.likelihood!r}", f"inducing={size}"]
+        parts += [f"priors={dict(self.priors)!r}"] if self.priors else []
+        parts += [f"fixed={list(self.fixed)!r}"] if self.fixed else []
+        return f"SparseGP({', '.join(parts)})"
+
     def _check(self) -> None:
         if not isinstance(self.likelihood, Likelihood):
             raise TypeError(f"likelihood must be one of fg.likelihoods, such as Poisson(), but is {self.likelihood!r}")
@@ -130,6 +137,10 @@ class SparseGP(eqx.Module):
     def with_inducing_inputs(self, Z: Float[Array, "M D"]) -> "SparseGP":
         """The model with other inducing inputs."""
         return self._replace(inducing=InducingPoints(Z))
+
+    def with_distances(self, X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:
+        """X with its distances to the inducing inputs, where the kernels have use for them: for many evaluations with one Z."""
+        return self.placed.with_distances(self.kernels, X)
 
     def with_likelihood(self, likelihood: Likelihood) -> "SparseGP":
         """The model with another likelihood of the same parameters (another exposure, say)."""

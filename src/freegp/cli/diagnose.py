@@ -23,7 +23,8 @@ GROUPS = {
 def diagnose(run: Annotated[Path, typer.Argument(help="The folder of a run, finished or not.")]) -> None:
     """Say whether the draws of a run can be trusted, with tables of why.
 
-    Ends with 0 if they have converged, 2 if they have not, 1 if there is nothing to judge.
+    Ends with 0 if they have converged, 2 if they have not, 1 on bad input. Of a run without draws, made by
+    --method gaussian, it is the approximation that is judged.
     """
     with explained():
         found = read_run(run)
@@ -41,7 +42,7 @@ def diagnose(run: Annotated[Path, typer.Argument(help="The folder of a run, fini
 
 def mixing_table(diagnostics: Diagnostics) -> Table:
     """R-hat and effective samples of the worst quantity in each group."""
-    table = Table(title="Mixing", caption="the worst of each group; R-hat should be below 1.01", caption_justify="left")
+    table = Table(title="Mixing", caption="the worst of each group; R-hat should be at most 1.01", caption_justify="left")
     table.add_column("group")
     for column in ("R-hat", "effective samples"):
         table.add_column(column, justify="right")

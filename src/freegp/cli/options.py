@@ -16,7 +16,7 @@ Data = Annotated[Path, typer.Argument(help="A .csv, .tsv or .parquet file: a hea
 Target = Annotated[str, typer.Option(help="The column to learn.", metavar="COLUMN")]
 Inputs = Annotated[
     str | None,
-    typer.Option(help="The columns to learn from, as a,b,c.", metavar="COLUMNS", show_default="all other numeric columns"),
+    typer.Option(help="The columns to learn from, as a,b,c.", metavar="COLUMNS", show_default="all others"),
 ]
 LikelihoodOption = Annotated[
     LikelihoodName | None,

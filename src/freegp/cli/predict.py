@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import typer
 
+from freegp.approximation import GaussianFit
 from freegp.cli.description import CLASSIFIERS, Description
 from freegp.cli.runs import Run, known_columns, read_run
-from freegp.cli.words import explained, say
-from freegp.tables import check_columns, read_table, write_table
+from freegp.cli.words import complain, explained, say
+from freegp.tables import check_columns, check_output, read_table, write_table
 
 LEVELS = {"5%": 0.05, "50%": 0.5, "95%": 0.95}
 
@@ -19,7 +20,10 @@ LEVELS = {"5%": 0.05, "50%": 0.5, "95%": 0.95}
 def predict(
     run: Annotated[Path, typer.Argument(help="The folder that freegp fit wrote.")],
     new: Annotated[Path, typer.Argument(help="A .csv, .tsv or .parquet file with the input columns (and exposures) of the fit.")],
-    out: Annotated[Path | None, typer.Option(help="The .csv, .tsv or .parquet file to write.", show_default="print it")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The .csv, .tsv or .parquet file to write.", metavar="FILE", show_default="print it")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
 ) -> None:
     """Predict the target for the rows of another table, averaged over the draws.
 
@@ -29,16 +33,33 @@ def predict(
     Example: freegp predict run new.csv --out predictions.csv
     """
     with explained():
+        if out is not None:
+            check_output(out, overwrite)
         fitted = read_run(run)
         table = read_table(new)
         added = predictions(fitted, table, new)
-        kept = table.drop(columns=[name for name in added.columns if name in table.columns])
+        _warn_of(fitted)
+        replaced = [name for name in added.columns if name in table.columns]
+        if replaced:
+            complain("warning", f"{new} has columns {', '.join(replaced)}; the new predictions stand in their place")
+        kept = table.drop(columns=replaced)
         result = pd.concat([kept.reset_index(drop=True), added], axis=1)
         if out is None:
             result.to_csv(sys.stdout, index=False)
             return
         write_table(result, out)
         say(f"{len(result)} rows with predictions of {known_columns(fitted).target}: {out}")
+
+
+def _warn_of(run: Run) -> None:
+    """Predictions look the same whether or not the draws can be trusted, so it is said."""
+    if isinstance(run.fitted, GaussianFit):
+        return
+    diagnostics = run.fitted.diagnostics
+    if diagnostics.num_draws < run.num_samples:
+        complain("warning", f"the run is not finished: {diagnostics.num_draws} of {run.num_samples} draws a chain")
+    if not diagnostics.converged:
+        complain("warning", f"these draws should not be trusted: {diagnostics.verdict}")
 
 
 def predictions(run: Run, table: pd.DataFrame, path: Path) -> pd.DataFrame:

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from freegp import kernels, likelihoods, priors
-from freegp.cli.description import CLASSIFIERS, COUNTS, Description, exposure_of
+from freegp.cli.description import CLASSIFIERS, COUNTS, NUMBERS, Description, column_names, encoded, exposure_of
 from freegp.estimators.base import default_kernel, default_kernel_priors, default_size
 from freegp.inducing import Automatic, KMeans, Placement
 from freegp.model import SparseGP
-from freegp.tables import check_columns, classes, is_numeric, numbers, numeric_names
+from freegp.tables import check_columns, classes, is_numeric, levels_of, numbers, why_not_learnt_from
 
 Say = Callable[[str], None]
 KERNELS: dict[str, Callable[..., kernels.Kernel]] = {
@@ -31,7 +31,7 @@ class Question:
     Attributes
     ----------
     target, inputs, exposure
-        Columns; no inputs means all other numeric ones.
+        Columns; no inputs means all others that hold numbers or few different texts.
     likelihood
         By name; None is a guess.
     """
@@ -58,13 +58,14 @@ def problem_of(table: pd.DataFrame, question: Question, path: Path, say: Say) ->
     likelihood = question.likelihood or _guessed(table[question.target], question, path, say)
     if question.exposure and likelihood not in COUNTS:
         raise ValueError(f"--exposure is for counts, but the likelihood is {likelihood}; leave it out or use poisson")
-    inputs, means, scales = _inputs(table, question, path, say)
+    inputs, levels = _inputs(table, question, path, say)
+    X = encoded(table, inputs, levels, path)
     labels, y = _target(table, question.target, likelihood, path)
-    mean, scale = (float(y.mean()), float(y.std()) or 1.0) if likelihood in ("gaussian", "student") else (0.0, 1.0)
+    mean, scale = (float(y.mean()), float(y.std()) or 1.0) if likelihood in NUMBERS else (0.0, 1.0)
     rate = _rate(table, question, y, path) if likelihood in COUNTS else 1.0
-    description = Description(
-        path.name, inputs, means, scales, question.target, mean, scale, likelihood, labels, question.exposure, rate
-    )
+    means, scales = (tuple(moments.tolist()) for moments in (X.mean(axis=0), X.std(axis=0)))
+    asked = (question.target, mean, scale, likelihood, labels, question.exposure, rate)
+    description = Description(path.name, inputs, levels, means, scales, *asked)
     exposure = description.exposures(table, path)
     return Problem(description, description.standardised(table, path), (y - mean) / scale, exposure)
 
@@ -81,11 +82,9 @@ def model_of(problem: Problem, kernel: str, inducing: str | None) -> tuple[Spars
 def overview(problem: Problem, data: Path) -> str:
     """What is learnt from what, in a line."""
     described = problem.description
-    inputs = ", ".join(described.inputs[:10]) + (f" and {len(described.inputs) - 10} more" if len(described.inputs) > 10 else "")
-    labels = (
-        f" ({', '.join(described.classes[:10])}{', ...' if len(described.classes) > 10 else ''})" if described.classes else ""
-    )
-    return f"{len(problem.y)} rows of {data}: {described.target}{labels} from {inputs}; likelihood {described.likelihood}"
+    labels = f" ({_some(described.classes)})" if described.classes else ""
+    rows = f"{len(problem.y)} rows of {data}"
+    return f"{rows}: {described.target}{labels} from {_some(described.inputs)}; likelihood {described.likelihood}"
 
 
 def _guessed(column: pd.Series, question: Question, path: Path, say: Say) -> str:
@@ -110,32 +109,38 @@ def _guessed_from_numbers(y: np.ndarray, name: str) -> tuple[str, str]:
     return "gaussian", f"{name!r} holds numbers that are not all counts"
 
 
-def _inputs(
-    table: pd.DataFrame, question: Question, path: Path, say: Say
-) -> tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]:
-    """The input columns with their means and standard deviations; those that are the same in every row say nothing."""
+def _inputs(table: pd.DataFrame, question: Question, path: Path, say: Say) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """The input columns, and the texts in each. Columns that say nothing are left out, with a word."""
     taken = (question.target, question.exposure)
-    names = list(question.inputs) or [name for name in numeric_names(table) if name not in taken]
+    names = list(question.inputs) or [name for name in table.columns if name not in taken]
     _check_inputs(names, question, path)
-    X = numbers(table, names, path)
-    varies = np.ptp(X, axis=0) > 0.0
-    if not varies.any():
-        raise ValueError(
-            f"the inputs are the same in every row of {path}, so there is nothing to learn from; give rows that differ"
-        )
-    text = [] if question.inputs else [name for name in table.columns if name not in (*taken, *names)]
-    constant = [name for name, does in zip(names, varies, strict=True) if not does]
-    for left_out, reason in ((text, "not numeric"), (constant, "the same in every row")):
-        if left_out:
-            say(f"left out: {', '.join(left_out)} ({reason})")
-    X = X[:, varies]
-    kept = tuple(name for name, does in zip(names, varies, strict=True) if does)
-    return kept, tuple(X.mean(axis=0).tolist()), tuple(X.std(axis=0).tolist())
+    check_columns(table, names, path)
+    left_out = {name: why_not_learnt_from(table[name]) for name in names}
+    unusable = next((name for name in question.inputs if left_out[name]), None)
+    if unusable is not None:
+        numbers(table, [unusable], path)  # says which cell of a column of numbers is none
+    for name in names:
+        if not left_out[name] and table[name].nunique(dropna=False) == 1:
+            left_out[name] = "the same in every row"
+    if any(left_out.values()):
+        say("left out: " + "; ".join(f"{name} ({reason})" for name, reason in left_out.items() if reason))
+    kept = [name for name in names if not left_out[name]]
+    if not kept:
+        raise ValueError(f"no column of {path} is left to learn from; give at least one input that varies")
+    levels = tuple(levels_of(table[name]) for name in kept)
+    texts = {name: each for name, each in zip(kept, levels, strict=True) if each}
+    if texts:
+        say(f"taken as categories, 0 or 1 each: {_some(column_names(list(texts), list(texts.values())))}")
+    return tuple(kept), levels
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def _check_inputs(names: list[str], question: Question, path: Path) -> None:
     if not names:
-        raise ValueError(f"{path} has no numeric column besides the target; give at least one input")
+        raise ValueError(f"{path} has no column besides the target; give at least one input")
     for name in names:
         if name in (question.target, question.exposure):
             role = "target" if name == question.target else "exposure"
@@ -147,11 +152,13 @@ def _check_inputs(names: list[str], question: Question, path: Path) -> None:
 def _target(table: pd.DataFrame, name: str, likelihood: str, path: Path) -> tuple[tuple[str, ...], np.ndarray]:
     """The classes, if it is a class, and the target as numbers."""
     if likelihood not in CLASSIFIERS:
+        if levels_of(table[name]) and not why_not_learnt_from(table[name]):
+            raise ValueError(f"{name!r} holds text, which {likelihood} does not take; use --likelihood bernoulli or softmax")
         y = numbers(table, [name], path)[:, 0]
         bad = (y < 0.0) | (y != np.round(y)) if likelihood in COUNTS else np.zeros(len(y), dtype=bool)
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
-            there = f"{likelihood} takes counts 0, 1, 2, ..., but {name!r} is {y[row]:g} in row {row + 1} of {path}"
+            there = f"{likelihood} takes counts 0, 1, 2, ..., but {name!r} is {y[row]:g} in data row {row + 1} of {path}"
             raise ValueError(f"{there}; choose another --likelihood")
         return (), y
     labels, y = classes(table[name], path)

@@ -34,7 +34,11 @@ def check_new_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; choose another folder with --out")
     if folder.exists() and set(os.listdir(folder)) - {LOCK}:
-        raise ValueError(f"{folder} is not empty; choose a new folder with --out, or go on with a run by freegp resume {folder}")
+        is_run = (folder / FILE).is_file()
+        raise ValueError(
+            f"{folder} is not empty; choose a new folder with --out"
+            + (f", or go on with the run in it by freegp resume {folder}" if is_run else "")
+        )
     folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -48,6 +52,14 @@ def begin(folder: Path, plan: Plan, description: Description) -> None:
     """Write what is to be sampled and its columns, so that `go_on` does the rest, now or after an interruption."""
     with RunDirectory.create(folder, plan):
         write_description(folder, description)
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether a run has all the draws it was to have."""
+    try:
+        return sampling.read_run(folder).num_draws == sampling.read_plan(folder).num_samples
+    except (ValueError, OSError):
+        return False  # taking it up says what is wrong
 
 
 def go_on(folder: Path) -> Posterior:

@@ -1,6 +1,7 @@
 """What all commands say alike: sentences, errors, exit codes, and the tables of a run."""
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +22,8 @@ NOT_CONVERGED = 2
 STOPPED = 130
 """By Ctrl-C, as shells have it."""
 
-MOST_NAMED = 20
+PIPED_WIDTH = 140
+"""Of tables that go to a file, which does not say how wide it is."""
 UsageError = typer.BadParameter.__mro__[1]  # typer gives its subclass a public name only
 
 
@@ -54,7 +56,8 @@ def say(sentence: str) -> None:
 
 def show(thing: RenderableType) -> None:
     """A table, or anything else that rich draws."""
-    Console(highlight=False).print(thing)
+    width = None if sys.stdout.isatty() else PIPED_WIDTH
+    Console(highlight=False, width=width).print(thing)
 
 
 def complain(kind: str, sentence: str) -> None:
@@ -78,17 +81,20 @@ def explained() -> Iterator[None]:
 
 
 def judge(diagnostics: Diagnostics) -> None:
-    """Say the verdict, and end with its exit code if it is a bad one."""
+    """Say the verdict and which options change it, and end with its exit code if it is a bad one."""
     say(diagnostics.verdict)
     if not diagnostics.converged:
+        say("to do better, run freegp fit into a new folder with more --samples, a longer --warmup or another --sampler")
         raise typer.Exit(NOT_CONVERGED)
+    if diagnostics.sparsity is not None and diagnostics.sparsity.matters:
+        say("to do better, run freegp fit into a new folder with more --inducing points, or --inducing auto")
 
 
 def parameter_table(posterior: Posterior, description: Description | None = None) -> Table:
     """The parameters and how well they are known; what is standardised is explained below."""
     table = Table(title="Parameters", caption=_caption(posterior, description), caption_justify="left")
     summary = posterior.summary()
-    table.add_column("name")
+    table.add_column("name", no_wrap=True)
     for column in summary.columns:
         table.add_column(column, justify="right")
     for name, row in summary.iterrows():
@@ -99,12 +105,4 @@ def parameter_table(posterior: Posterior, description: Description | None = None
 def _caption(posterior: Posterior, description: Description | None) -> Text:
     """What the inducing points lose, and the units."""
     lost = loss_in_words(posterior.sparsity)
-    return Text(lost if description is None else f"{lost}\n{_units(description)}")
-
-
-def _units(description: Description) -> str:
-    inputs = description.inputs
-    if len(inputs) > MOST_NAMED:
-        return "lengthscales are in standard deviations of the inputs"
-    listed = (f"[{i}] {name}, sd {scale:.4g}" for i, (name, scale) in enumerate(zip(inputs, description.scales, strict=True)))
-    return f"lengthscales are in standard deviations of the inputs: {'; '.join(listed)}"
+    return Text(lost if description is None else f"{lost}\n{description.units()}")

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from freegp.diagnostics.estimates import BLOCK, FEWEST_DRAWS, as_draws, statistics
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LeaveOneOut:
     """Expected log predictive density of each datum given the others.
 
@@ -34,6 +34,9 @@ class LeaveOneOut:
     pareto_k: np.ndarray
     threshold: float
     verdict: str
+
+    def __repr__(self) -> str:
+        return f"LeaveOneOut(elpd {self.elpd:.2f} +- {self.se:.2f} over {len(self.pointwise)} data: {self.verdict})"
 
 
 def psis_loo(

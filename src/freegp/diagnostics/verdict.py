@@ -87,6 +87,11 @@ class Diagnostics:
     num_draws: int
     sparsity: Sparsity | None
 
+    @property
+    def seconds(self) -> float:
+        """Time in all: fit, compilation, warm-up and sampling."""
+        return self.seconds_total
+
 
 def diagnose(
     groups: Mapping[str, ArrayLike],
@@ -123,7 +128,7 @@ def diagnose(
     )
     verdict, converged = verdict_of(quantities, run, thresholds)
     return Diagnostics(
-        verdict=verdict + _sparsity_note(sparsity),
+        verdict=verdict + _sparsity_note(sparsity, converged),
         converged=converged,
         r_hat=quantities.worst("r_hat")[0],
         ess=efficiency.ess,
@@ -224,9 +229,11 @@ def _sampler_faults(run: Run, thresholds: Thresholds) -> list[str]:
     return faults
 
 
-def _sparsity_note(sparsity: Sparsity | None) -> str:
+def _sparsity_note(sparsity: Sparsity | None, converged: bool) -> str:
     """What to do where the inducing points lose too much; nothing where they do not."""
-    return "" if sparsity is None or not sparsity.matters else f"; but {loss_in_words(sparsity)}"
+    if sparsity is None or not sparsity.matters:
+        return ""
+    return f"; {'but' if converged else 'besides,'} {loss_in_words(sparsity)}"
 
 
 def _counted(count: int, noun: str) -> str:

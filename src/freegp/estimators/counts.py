@@ -72,6 +72,7 @@ class GPCountRegressor(RegressorMixin, GaussianProcess):
         check_choice("likelihood", self.likelihood, ("poisson", "negative_binomial"))
         X, y = self._training_data(X, y, numeric=True)
         y = self._counts(y)
+        self._had_exposure = exposure is not None
         exposure = as_exposure(exposure, len(y))
         total = np.sum(np.broadcast_to(exposure, y.shape))
         self.rate_ = float(max(np.sum(y), 1.0) / total) if self.standardize else 1.0
@@ -79,10 +80,16 @@ class GPCountRegressor(RegressorMixin, GaussianProcess):
         self._fit_model(X, y, family(exposure=exposure * self.rate_), {})
         return self
 
-    def predict(self, X: Any, exposure: ArrayLike | None = None) -> np.ndarray:
-        """Mean count of each row, averaged over draws; for one unit of exposure if none is given."""
+    def predict(
+        self, X: Any, exposure: ArrayLike | None = None, return_std: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Mean count of each row, averaged over draws, and its standard deviation if asked for.
+
+        It is for one unit of exposure if none is given.
+        """
         X = self._new_inputs(X)
-        return np.asarray(self._fitted.predict_y(X, exposure=as_exposure(exposure, len(X)) * self.rate_)[0])
+        mean, variance = self._fitted.predict_y(X, exposure=as_exposure(exposure, len(X)) * self.rate_)
+        return (np.asarray(mean), np.sqrt(np.asarray(variance))) if return_std else np.asarray(mean)
 
     def predict_quantiles(
         self, X: Any, probabilities: Sequence[float] = (0.05, 0.5, 0.95), exposure: ArrayLike | None = None
@@ -93,7 +100,16 @@ class GPCountRegressor(RegressorMixin, GaussianProcess):
         return np.asarray(self._fitted.quantiles_y(X, probabilities, exposure=scaled))
 
     def score(self, X: Any, y: Any, exposure: ArrayLike | None = None) -> float:
-        """The share of the variance of the counts that the predicted means explain (R^2)."""
+        """The share of the variance of the counts that the predicted means explain (R^2).
+
+        Where the fit had exposures these counts have some too. In cross-validation scikit-learn passes them on if it is told to:
+        ``set_fit_request(exposure=True).set_score_request(exposure=True)``, with metadata routing turned on.
+        """
+        if exposure is None and self._had_exposure:
+            raise ValueError(
+                "the fit had exposures, so these counts must have some too: pass exposure= to score; in cross-validation, "
+                "set_fit_request(exposure=True).set_score_request(exposure=True)"
+            )
         return float(r2_score(y, self.predict(X, exposure)))
 
     def _counts(self, y: np.ndarray) -> np.ndarray:

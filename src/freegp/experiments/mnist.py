@@ -2,8 +2,11 @@
 
 import resource
 import sys
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 from sklearn.cluster import MiniBatchKMeans
@@ -19,8 +22,10 @@ READINGS = (
     "k-means runs on the pixels as they are, in minibatches.",
     "Priors of the covariance parameters are not stated in the paper: ours are freegp's log-normals around the starting values.",
     "The Gaussian approximation is fitted by AdaDelta on minibatches, as in the paper; the first tenth moves q(v) alone.",
-    "Seconds a gradient are those of one chain while all chains run side by side, on the cores named below; peak memory is "
-    "that of the process that finished the run.",
+    "Of theta the chains move the variance and one factor of all lengthscales, whose ratios stay those of the fit: the paper "
+    "does not say whether all of them moved.",
+    "Seconds a gradient are those of value and gradient of the log density over all images on all cores, the least of three; "
+    "peak memory is that of the process that finished the run.",
     "The three inducing images are those that moved most among the ones that started nearest to a six.",
 )
 
@@ -69,10 +74,10 @@ def prepared(data: Labelled, settings: Settings) -> tuple[Labelled, np.ndarray]:
     return Labelled(X[:, varies], data.y[train], X_test[:, varies], data.y_test[test]), varies
 
 
-def model_of(Z: np.ndarray, lengthscale: float) -> fg.SparseGP:
+def model_of(Z: np.ndarray, lengthscales: float | np.ndarray, variance: float = 1.0) -> fg.SparseGP:
     """The paper's model."""
     return fg.SparseGP(
-        kernel=fg.kernels.RBF(variance=1.0, lengthscales=np.full(Z.shape[1], lengthscale)) + fg.kernels.White(variance=1e-3),
+        kernel=fg.kernels.RBF(variance=variance, lengthscales=lengthscales) + fg.kernels.White(variance=1e-3),
         likelihood=fg.likelihoods.RobustMax(10, epsilon=1e-3),
         inducing=Z,
         fixed=["kernel.members.1"],
@@ -84,7 +89,7 @@ def run(work: Workplace, settings: Settings) -> Report:
     data, varies = prepared(load_mnist(work.data), settings)
     fit = work.fit(
         "digits",
-        model_of(_centres(data.X, settings.num_inducing), settings.lengthscale),
+        model_of(_centres(data.X, settings.num_inducing), np.full(data.X.shape[1], settings.lengthscale)),
         data.X,
         data.y,
         method=fg.AdaDelta(settings.batch_size, settings.num_steps, frozen_steps=settings.num_steps // 10),
@@ -99,6 +104,28 @@ def _centres(X: np.ndarray, num_inducing: int) -> np.ndarray:
     return np.asarray(MiniBatchKMeans(num_inducing, n_init=1, batch_size=4096, random_state=0).fit(X).cluster_centers_)
 
 
+def in_lengthscales(fit: fg.GaussianFit, data: Labelled) -> tuple[fg.GaussianFit, Labelled]:
+    """The same fit and data with the inputs measured in their lengthscales, so that one factor of all of them is left."""
+    values = fit.model.parameter_values()
+    lengthscales = np.asarray(values["kernel.members.0.lengthscales"])
+    Z = np.asarray(fit.model.inducing_inputs) / lengthscales
+    model = model_of(Z, 1.0, values["kernel.members.0.variance"]).prepared(Z)
+    scaled = Labelled(data.X / lengthscales, data.y, data.X_test / lengthscales, data.y_test)
+    return replace(fit, model=model), scaled
+
+
+def _gradient_seconds(model: fg.SparseGP, data: Labelled, free: np.ndarray, whitened: np.ndarray) -> float:
+    """Of one value and gradient of the log density over all the data."""
+    X = model.with_distances(jnp.asarray(data.X))
+    gradient = jax.jit(jax.value_and_grad(lambda free, v, X, y: fg.log_density(model, X, y, free, v), argnums=(0, 1)))
+    times = []
+    for _ in range(4):  # the first compiles
+        begun = time.perf_counter()
+        jax.block_until_ready(gradient(jnp.asarray(free), jnp.asarray(whitened), X, jnp.asarray(data.y)))
+        times.append(time.perf_counter() - begun)
+    return min(times[1:])
+
+
 def _scores(result: fg.GaussianFit | fg.Posterior, data: Labelled) -> Values:
     likely = np.argmax(result.predict_y(data.X_test)[0], axis=1)
     density = result.predict_log_density(data.X_test, data.y_test)
@@ -106,6 +133,7 @@ def _scores(result: fg.GaussianFit | fg.Posterior, data: Labelled) -> Values:
 
 
 def _sampled(work: Workplace, settings: Settings, fit: fg.GaussianFit, data: Labelled) -> Values:
+    fit, data = in_lengthscales(fit, data)
     posterior = work.sample(
         "digits",
         fit,
@@ -116,10 +144,9 @@ def _sampled(work: Workplace, settings: Settings, fit: fg.GaussianFit, data: Lab
         num_chains=settings.num_chains,
     )
     cost = efficiency(posterior)
-    gradients = float(dict(posterior.statistics)["num_gradients"].sum())
     return _scores(posterior, data) | {
         "seconds": posterior.seconds_total,
-        "seconds a gradient": posterior.seconds_sampling * posterior.num_chains / gradients,
+        "seconds a gradient": _gradient_seconds(posterior.model, data, posterior.free[0, -1], posterior.whitened[0, -1]),
         "ESS": cost.ess,
         "draws": posterior.num_chains * posterior.num_draws,
         "peak memory (GiB)": peak_memory(),

@@ -33,11 +33,28 @@ class Kernel(Declared):
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
         """``k(x_i, x_i)``."""
 
+    @property
+    def uses_distances(self) -> bool:
+        """Whether `matrix_given` is cheaper than `matrix`."""
+        return False
+
+    def matrix_given(
+        self, X: Float[Array, "N D"], X2: Float[Array, "M D"], distances: Float[Array, "N M"]
+    ) -> Float[Array, "N M"]:
+        """``k(x_i, x2_j)`` where ``|x_i - x2_j|^2`` is known already."""
+        return self.matrix(X, X2)
+
     def __add__(self, other: "Kernel") -> "Sum":
         return Sum(_members(self, Sum) + _members(other, Sum))
 
     def __mul__(self, other: "Kernel") -> "Product":
         return Product(_members(self, Product) + _members(other, Product))
+
+    def __radd__(self, other: "Kernel") -> "Sum":
+        return Sum(_members(other, Sum) + _members(self, Sum))
+
+    def __rmul__(self, other: "Kernel") -> "Product":
+        return Product(_members(other, Product) + _members(self, Product))
 
 
 class LeafKernel(Kernel):
@@ -68,6 +85,15 @@ class Sum(Kernel):
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:  # noqa: D102
         return _accumulate(jnp.add, [member.diagonal(X) for member in self.members])
 
+    @property
+    def uses_distances(self) -> bool:  # noqa: D102
+        return any(member.uses_distances for member in self.members)
+
+    def matrix_given(  # noqa: D102
+        self, X: Float[Array, "N D"], X2: Float[Array, "M D"], distances: Float[Array, "N M"]
+    ) -> Float[Array, "N M"]:
+        return _accumulate(jnp.add, [member.matrix_given(X, X2, distances) for member in self.members])
+
 
 class Product(Kernel):
     """The product of kernels, entry by entry."""
@@ -79,6 +105,15 @@ class Product(Kernel):
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:  # noqa: D102
         return _accumulate(jnp.multiply, [member.diagonal(X) for member in self.members])
+
+    @property
+    def uses_distances(self) -> bool:  # noqa: D102
+        return any(member.uses_distances for member in self.members)
+
+    def matrix_given(  # noqa: D102
+        self, X: Float[Array, "N D"], X2: Float[Array, "M D"], distances: Float[Array, "N M"]
+    ) -> Float[Array, "N M"]:
+        return _accumulate(jnp.multiply, [member.matrix_given(X, X2, distances) for member in self.members])
 
 
 def _accumulate(operation: Callable[[Array, Array], Array], arrays: list[Array]) -> Array:

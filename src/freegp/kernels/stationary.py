@@ -44,6 +44,18 @@ class Stationary(LeafKernel):
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:  # noqa: D102
         return jnp.broadcast_to(self.variance, X.shape[:1])
 
+    @property
+    def uses_distances(self) -> bool:
+        """If there is one lengthscale for all columns as they are."""
+        return self.lengthscales.ndim == 0 and self.active_dims is None and type(self).embed is Stationary.embed
+
+    def matrix_given(  # noqa: D102
+        self, X: Float[Array, "N D"], X2: Float[Array, "M D"], distances: Float[Array, "N M"]
+    ) -> Float[Array, "N M"]:
+        if not self.uses_distances:
+            return self.matrix(X, X2)
+        return self.variance * self.profile(distances / jnp.square(self.lengthscales))
+
 
 class RBF(Stationary):
     """Squared exponential: ``variance * exp(-r^2 / 2)``.

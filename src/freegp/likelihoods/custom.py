@@ -15,6 +15,20 @@ _NUM_POINTS = 513
 _NUM_ZOOMS = 40
 
 
+def _check_function(log_prob: Callable[[Array, Array], Array]) -> None:
+    """Tried on three data without numbers, which finds the usual mistakes at once."""
+    data = jax.ShapeDtypeStruct((3,), jnp.float64)
+    try:
+        found = jax.eval_shape(log_prob, data, data)
+    except jax.errors.TracerArrayConversionError:
+        raise TypeError("log_prob uses numpy, which JAX cannot differentiate; write it with jax.numpy") from None
+    except jax.errors.ConcretizationTypeError:
+        raise TypeError("log_prob asks for the value of f or y, in an if perhaps; use jax.numpy.where instead") from None
+    shape = getattr(found, "shape", None)
+    if shape != (3,):
+        raise ValueError(f"log_prob must give one number a datum, but gave shape {shape} for 3 data; let it work elementwise")
+
+
 class Custom(Likelihood):
     """A likelihood given by ``log_prob(f, y)``, written with `jax.numpy` and working elementwise.
 
@@ -37,6 +51,7 @@ class Custom(Likelihood):
     def __init__(self, log_prob: Callable[[Array, Array], Array], support: str | Sequence[float] = "real"):
         if isinstance(support, str) and support not in _INTERVALS:
             raise ValueError(f'support must be "real", "positive", "unit" or a list of values, but is {support!r}')
+        _check_function(log_prob)
         self.function = log_prob
         self.support = support if isinstance(support, str) else tuple(float(value) for value in support)
 

@@ -6,7 +6,7 @@ poles lie at distance pi, so at variance 10 a step of 0.35 leaves 2e-8.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,8 @@ from jaxtyping import Array, Float
 Elementwise = Callable[[Array], Array]
 SHORT_RULES = ((0.5, 7), (1.0, 13))
 """Up to which standard deviation how many Gauss-Hermite nodes integrate log Phi and softplus with an error below 1e-7."""
+FEW = 4
+"""One datum in so many may have a larger one without the others having to have more nodes."""
 
 
 @lru_cache
@@ -45,27 +47,33 @@ def gaussian_expectation(
     rule: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Float[Array, "*shape"]:
     """``E[function(f)]`` for f ~ N(mean, variance); the function maps ``[..., nodes]`` elementwise."""
-    nodes, weights = gaussian_rule() if rule is None else rule
-    deviation = positive_sqrt(variance)
-    return function(mean[..., None] + deviation[..., None] * nodes) @ weights
+    return _apply(function, *(gaussian_rule() if rule is None else rule), mean, positive_sqrt(variance))
 
 
-def logistic_expectation(function: Elementwise, mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]) -> Array:
+def logistic_expectation(
+    function: Elementwise, mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
     """`gaussian_expectation` for functions as smooth as the logarithm of Phi or of the logistic function.
 
-    The error is below 1e-6 up to a variance of 10. Where the largest variance is small, the rule while sampling, it takes a
-    sixth or a third of the nodes.
+    The error is below 1e-6 up to a variance of 10. It takes as many nodes as the largest variance needs, and where a few are
+    much larger than the others, these alone have them all.
     """
-    deviation = positive_sqrt(variance)
-    reaches = jnp.asarray([largest for largest, _ in SHORT_RULES])
+    means, deviations = mean.ravel(), positive_sqrt(variance).ravel()
     rules = [*(gauss_hermite_rule(num_nodes) for _, num_nodes in SHORT_RULES), gaussian_rule(half_width=7.0)]
+    short, medium, long = (partial(_apply, function, *rule) for rule in rules)
+    widest, few = jax.lax.top_k(deviations, means.size // FEW + 1)
 
-    def by(rule: tuple[np.ndarray, np.ndarray]) -> Callable[[Array, Array], Array]:
-        nodes, weights = rule
-        return lambda mean, deviation: function(mean[..., None] + deviation[..., None] * nodes) @ weights
+    def long_for_few(means: Array, deviations: Array) -> Array:
+        return medium(means, deviations).at[few].set(long(means[few], deviations[few]))
 
-    shortest = jnp.searchsorted(reaches, jnp.max(deviation, initial=0.0))
-    return jax.lax.switch(shortest, [by(rule) for rule in rules], mean, deviation)
+    (small, _), (middling, _) = SHORT_RULES
+    larger = jnp.stack([widest[0] > small, widest[0] > middling, widest[-1] > middling])
+    branches: list[Callable[..., Array]] = [short, medium, long_for_few, long]
+    return jax.lax.switch(jnp.sum(larger), branches, means, deviations).reshape(mean.shape)
+
+
+def _apply(function: Elementwise, nodes: np.ndarray, weights: np.ndarray, mean: Array, deviation: Array) -> Array:
+    return function(mean[..., None] + deviation[..., None] * nodes) @ weights
 
 
 def positive_sqrt(variance: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

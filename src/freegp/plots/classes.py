@@ -9,8 +9,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from scipy.stats import beta
 
 from freegp.likelihoods import Bernoulli, Multiclass
-from freegp.plots.maps import RESOLUTION, draw_inducing, grid_over
-from freegp.plots.style import ACCENT, BAND, COLOURS, INK, MARKERS, QUIET, colour_of, dot_size, own_axes, tidy
+from freegp.plots.maps import RESOLUTION, draw_inducing, grid_over, name_sides
+from freegp.plots.style import ACCENT, BAND, COLOURS, INK, MARKERS, QUIET, check_draws, colour_of, dot_size, own_axes, tidy
 from freegp.posterior import Posterior
 
 
@@ -22,6 +22,7 @@ def probability_contours(
     Two classes: shades of p(y = 1) with lines at 0.1, 0.25, 0.5 (thick), 0.75 and 0.9. Several: for each class, in its colour,
     lines at 0.5 (shaded above it), 0.75 and 0.95. Names stand for the labels 0, 1, ... in the legend.
     """
+    check_draws(posterior, "probability_contours")
     likelihood = posterior.model.likelihood
     if not isinstance(likelihood, Bernoulli | Multiclass):
         raise ValueError(f"probability_contours draws classes, but the likelihood is {type(likelihood).__name__}; use latent_2d")
@@ -29,13 +30,14 @@ def probability_contours(
     probabilities = np.asarray(posterior.predict_y(cells)[0])
     axes = own_axes(axes, 5.2, 4.4)
     if probabilities.ndim == 1:
-        _two_classes(axes, x, y, probabilities.reshape(len(y), len(x)))
+        _two_classes(axes, x, y, probabilities.reshape(len(y), len(x)), "class 1" if names is None else names[-1])
     else:
         for label, column in enumerate(probabilities.T):
             _one_of_several(axes, x, y, column.reshape(len(y), len(x)), colour_of(label))
     _draw_labels(axes, posterior, names)
     draw_inducing(axes, np.asarray(posterior.model.inducing_inputs))
     axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+    name_sides(axes)
     axes.spines[:].set_visible(False)
     axes.legend(frameon=False, ncols=4, loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.0, handletextpad=0.3)
     return axes
@@ -78,12 +80,12 @@ def _checked(probabilities: ArrayLike, y: ArrayLike, num_bins: int) -> tuple[np.
     return predicted, seen
 
 
-def _two_classes(axes: Axes, x: np.ndarray, y: np.ndarray, probability: np.ndarray) -> None:
+def _two_classes(axes: Axes, x: np.ndarray, y: np.ndarray, probability: np.ndarray, name: str) -> None:
     shades = LinearSegmentedColormap.from_list("two classes", [COLOURS[0], "#ffffff", COLOURS[1]])
     mesh = axes.pcolormesh(x, y, probability, cmap=shades, vmin=0, vmax=1, shading="nearest", alpha=0.55, lw=0, rasterized=True)
     levels, widths = (0.1, 0.25, 0.5, 0.75, 0.9), (0.7, 0.7, 2.0, 0.7, 0.7)
     _contours(axes, x, y, probability, levels, widths, INK)
-    bar = axes.figure.colorbar(mesh, ax=axes, label="probability of class 1", pad=0.02, shrink=0.9, aspect=25)
+    bar = axes.figure.colorbar(mesh, ax=axes, label=f"probability of {name}", pad=0.02, shrink=0.9, aspect=25)
     bar.outline.set_visible(False)
 
 
@@ -106,7 +108,8 @@ def _contours(
     reached = [(level, width) for level, width in zip(levels, widths, strict=True) if values.min() < level < values.max()]
     if reached:
         at, thick = zip(*reached, strict=True)
-        axes.contour(x, y, values, levels=at, linewidths=thick, colors=colour)
+        lines = axes.contour(x, y, values, levels=at, linewidths=thick, colors=colour)
+        axes.clabel(lines, fmt="%g", fontsize="x-small", inline_spacing=2)
 
 
 def _draw_labels(axes: Axes, posterior: Posterior, names: Sequence[str] | None) -> None:

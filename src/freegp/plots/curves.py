@@ -7,7 +7,7 @@ from jaxtyping import ArrayLike, Float
 from matplotlib.axes import Axes
 
 from freegp.likelihoods import Count, Custom, Gaussian, Ordinal, StudentT
-from freegp.plots.style import ACCENT, BAND, INK, colour_of, dot_size, own_axes, tidy
+from freegp.plots.style import ACCENT, BAND, INK, check_draws, colour_of, dot_size, own_axes, tidy
 from freegp.posterior import Posterior
 
 Quantity = Literal["f", "mean", "y"]
@@ -52,6 +52,7 @@ def latent_1d(
 
     Data are shown as points where y is on the scale of the picture, and as ticks below it where it is not.
     """
+    check_draws(posterior, "latent_1d")
     _check_one_column(posterior)
     axes = own_axes(axes)
     at = _inputs_of(posterior) if inputs is None else np.asarray(inputs, dtype=float).ravel()

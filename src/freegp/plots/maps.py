@@ -6,9 +6,10 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.patches import Polygon
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 
-from freegp.plots.style import INK, AxesGrid, dot_size, own_axes, own_grid
+from freegp.plots.style import INK, AxesGrid, check_draws, dot_size, own_axes, own_grid
 from freegp.posterior import Posterior
 
 RESOLUTION = 50
@@ -56,13 +57,18 @@ def latent_2d(
     """
     if of not in ("f", "y"):
         raise ValueError(f'of must be "f" or "y", but is {of!r}')
+    check_draws(posterior, "latent_2d")
     x, y, cells = grid_over(posterior, resolution)
     mean, variance = posterior.predict_f(cells) if of == "f" else posterior.predict_y(cells, exposure)
     maps = [_column(np.asarray(part), latent).reshape(len(y), len(x)) for part in (mean, np.sqrt(variance))]
+    name = _name_of(of, latent, np.asarray(mean))
     drawn = own_grid(axes, 2, 2, 4.6, 3.8)
     Z = np.asarray(posterior.model.inducing_inputs)
-    for each, values, label, colours in zip(drawn, maps, (f"mean of {of}", f"sd of {of}"), ("viridis", "YlGnBu"), strict=True):
+    for each, values, label, colours in zip(
+        drawn, maps, (f"mean of {name}", f"sd of {name}"), ("viridis", "YlGnBu"), strict=True
+    ):
         surface_2d(x, y, values, points=posterior.X, inducing=Z, label=label, colours=colours, axes=each)
+        name_sides(each)
     return drawn
 
 
@@ -71,19 +77,24 @@ def intensity_map(
     mean: Float[np.ndarray, "Y X"],
     events: Float[np.ndarray, "E 2"],
     *,
-    border: Float[np.ndarray, "V 2"] | None = None,
+    borders: Sequence[Float[np.ndarray, "V 2"]] = (),
     axes: Axes | None = None,
 ) -> Axes:
-    """The mean intensity of each cell in colour, the events as dots, and the window's border if it is not a rectangle."""
+    """The mean intensity of each cell in colour, the events as dots, and the borders of the window if it is not a rectangle.
+
+    A border is a polygon, counter-clockwise, or clockwise around a hole.
+    """
     axes = own_axes(axes, 5.6, 4.6)
     mesh = axes.pcolormesh(*edges, mean, cmap="YlGnBu", vmin=0.0, rasterized=True, zorder=1)
     size = dot_size(len(events))
     axes.plot(*events.T, "o", color=INK, ms=size, mec="white", mew=0.18 * size, alpha=0.9, clip_on=False, zorder=3)
-    if border is not None:
-        outline = Polygon(border, closed=True, fill=False, ec=INK, lw=0.9, zorder=2, clip_on=False)
-        mesh.set_clip_path(outline.get_path(), axes.transData)
-        axes.add_patch(outline)
+    if borders:
+        closed = [np.concatenate([border, border[:1]]) for border in borders]
+        outline = Path.make_compound_path(*(Path(border, closed=True) for border in closed))
+        mesh.set_clip_path(outline, axes.transData)
+        axes.add_patch(PathPatch(outline, fill=False, ec=INK, lw=0.9, zorder=2, clip_on=False))
     axes.set_aspect("equal")
+    axes.ticklabel_format(useOffset=False, style="plain")
     axes.spines[:].set_visible(False)
     axes.tick_params(length=3, color=INK)
     _bar(axes, mesh, "events per unit area")
@@ -103,6 +114,11 @@ def grid_over(posterior: Posterior, resolution: int) -> tuple[np.ndarray, np.nda
     return x, y, np.stack([part.ravel() for part in np.meshgrid(x, y)], axis=1)
 
 
+def name_sides(axes: Axes) -> None:
+    """The two inputs along their sides."""
+    axes.set(xlabel="input 0", ylabel="input 1")
+
+
 def draw_points(axes: Axes, points: Float[np.ndarray, "N 2"]) -> None:
     """Data, as small dots."""
     axes.plot(*points.T, "o", color=INK, ms=0.8 * dot_size(len(points)), mec="white", mew=0.4, alpha=0.9, zorder=3)
@@ -112,6 +128,12 @@ def draw_inducing(axes: Axes, inducing: Float[np.ndarray, "M 2"]) -> None:
     """Inducing inputs, as crosses that show on light and dark."""
     axes.plot(*inducing.T, "x", color="white", ms=7.5, mew=3.0, zorder=4)
     axes.plot(*inducing.T, "x", color=INK, ms=6.5, mew=1.3, zorder=5, label="inducing inputs")
+
+
+def _name_of(of: str, latent: int, mean: np.ndarray) -> str:
+    if mean.ndim == 1 or mean.shape[1] == 1:
+        return of
+    return f"f[{latent}]" if of == "f" else f"(y = class {latent})"
 
 
 def _column(values: np.ndarray, index: int) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 
 from freegp.diagnostics import entry_names
 from freegp.parameters import Parameter, free_parameters
+from freegp.plots.style import check_draws
 from freegp.posterior import Posterior
 
 
@@ -20,6 +21,7 @@ class Entry(NamedTuple):
 
 def entries(posterior: Posterior, names: Sequence[str] | None = None) -> list[Entry]:
     """The inferred numbers, or those named; a parameter's name stands for all its entries."""
+    check_draws(posterior, "this picture")
     found = [
         Entry(name, p, position)
         for p in free_parameters(posterior.model)
@@ -41,5 +43,6 @@ def entries(posterior: Posterior, names: Sequence[str] | None = None) -> list[En
 
 def scalar_draws(posterior: Posterior, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
     """Draws ``[chain, draw]`` in natural units by name."""
+    wanted = entries(posterior, names)
     flat = {path: draws.reshape(*draws.shape[:2], -1) for path, draws in posterior.draws.items()}
-    return {each.name: flat[each.parameter.path][:, :, each.position] for each in entries(posterior, names)}
+    return {each.name: flat[each.parameter.path][:, :, each.position] for each in wanted}

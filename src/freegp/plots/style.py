@@ -7,6 +7,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
+from freegp.posterior import Posterior
+
 INK, ACCENT, BAND, QUIET = "#222222", "#1f5a94", "#9ec3e6", "#8a8a8a"
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#222222")
 """Okabe and Ito's, which people who see few colours tell apart."""
@@ -18,6 +20,15 @@ AxesGrid: TypeAlias = Sequence[Axes] | np.ndarray
 def colour_of(index: int) -> str:
     """The colour of a chain, a class or a latent function."""
     return COLOURS[index % len(COLOURS)]
+
+
+def check_draws(posterior: object, picture: str) -> None:
+    """That a picture of draws is given draws."""
+    if not isinstance(posterior, Posterior):
+        raise TypeError(
+            f"{picture} shows draws, which a {type(posterior).__name__} does not have; give what fg.sample returned, "
+            "or draw a fit's fit.quantiles_f(Xs) with matplotlib"
+        )
 
 
 def own_axes(axes: Axes | None, width: float = 7.0, height: float = 3.6) -> Axes:

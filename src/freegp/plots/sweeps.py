@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, LogFormatter, NullLocator
 
 from freegp.plots.style import ACCENT, INK, AxesGrid, colour_of, own_grid, tidy
 
@@ -34,8 +34,11 @@ def inducing_sweep(table: pd.DataFrame, *, axes: AxesGrid | None = None) -> np.n
         each.plot(table.index, table[name], "o-", color=ACCENT, ms=4.5)
         each.set_title(TITLES[name], loc="left", fontsize="medium")
         if name in LITTLE:
-            each.axhline(LITTLE[name], color=INK, lw=1.0, ls="--")
+            each.axhline(LITTLE[name], color=INK, lw=1.0, ls="--", label="below this it matters little")
             each.set_yscale("log")
+            for formatter in (each.yaxis.set_major_formatter, each.yaxis.set_minor_formatter):
+                formatter(LogFormatter(minor_thresholds=(2.0, 0.5)))
+            each.legend(frameon=False, fontsize="x-small")
     if names:
         _parameters(grid[-1], table, names)
     for each in grid:

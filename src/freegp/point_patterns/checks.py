@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import ArrayLike, Float
 
-from freegp.point_patterns.window import Window, as_window
+from freegp.point_patterns.window import Window, as_window, refuse_dates
 from freegp.validation import check_inputs
 
 METHODS = ("sample", "gaussian")
@@ -17,6 +17,7 @@ MANY_TWINS = 0.1
 
 def checked_points(given: ArrayLike, window: Window, name: str) -> Float[np.ndarray, "E D"]:
     """Points inside a window, ``[E, D]``; in one dimension ``[E]`` will do. There may be none."""
+    refuse_dates(given, name)
     num_columns = len(window.bounds)
     points = np.asarray(given)
     if points.size == 0:

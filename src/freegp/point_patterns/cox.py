@@ -25,7 +25,7 @@ from freegp.point_patterns.defaults import LEVEL, default_kernel, default_priors
 from freegp.point_patterns.kept import FILE, KeptProcess, kept
 from freegp.point_patterns.latent import Approximated, Latent, Sampled
 from freegp.point_patterns.results import Count, HeldOut, Intensity, IntensitySurface, Refinement, judged
-from freegp.point_patterns.window import Polygon, as_window
+from freegp.point_patterns.window import as_window, borders
 from freegp.posterior import LARGEST_JOINT, Posterior
 from freegp.priors import Prior
 from freegp.sampling import read_plan, resume, sample
@@ -207,8 +207,7 @@ class CoxProcess(BaseEstimator):
             axes.set_ylabel("events per unit")
             return axes
         mean = cells.on_grid(self._latent.mean(cells.centres, self.rate_))
-        border = cells.window.vertices if isinstance(cells.window, Polygon) else None
-        return plots.intensity_map(cells.edges, mean, self.events_, border=border, axes=ax)
+        return plots.intensity_map(cells.edges, mean, self.events_, borders=borders(cells.window), axes=ax)
 
     @property
     def diagnostics_(self) -> Diagnostics:
@@ -225,7 +224,8 @@ class CoxProcess(BaseEstimator):
     def __str__(self) -> str:
         if not hasattr(self, "posterior_"):
             return repr(self)
-        size = f"{len(self.events_)} events, {self.rate_:.4g} per unit, {len(self.counts_)} cells"
+        events = f"{len(self.events_)} event{'' if len(self.events_) == 1 else 's'}"
+        size = f"{events}, {self.rate_:.4g} per unit, {len(self.counts_)} cells"
         return f"Cox process: {size}; {self._latent.verdict()}\n{self.summary().to_string()}"
 
     def _see(self, events: ArrayLike) -> "CoxProcess":

@@ -105,3 +105,43 @@ def _mean_above_zero(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     high, low = np.maximum(start, end), np.minimum(start, end)
     apart = np.where(high > low, high - low, 1.0)
     return np.where(low >= 0, 0.5 * (high + low), np.square(np.maximum(high, 0.0)) / (2.0 * apart))
+
+
+def outlines(inside: Bool[np.ndarray, "Y X"], x_edges: np.ndarray, y_edges: np.ndarray) -> list[Float[np.ndarray, "V 2"]]:
+    """The polygons around the pixels that are inside: counter-clockwise, and clockwise around holes.
+
+    >>> [len(polygon) for polygon in outlines(np.array([[True, True], [True, False]]), np.arange(3.0), np.arange(3.0))]
+    [8]
+    """
+    onward = _border_steps(np.pad(inside, 1))
+    polygons = []
+    while onward:
+        corner = next(iter(onward))
+        around = []
+        while corner in onward:
+            around.append(corner)
+            after = onward[corner].pop()
+            if not onward[corner]:
+                del onward[corner]
+            corner = after
+        rows, columns = np.array(around).T
+        polygons.append(np.stack([x_edges[columns], y_edges[rows]], axis=1))
+    return polygons
+
+
+def _border_steps(padded: Bool[np.ndarray, "Y X"]) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """From each corner (row, column) of the border the next ones, a pixel's side away, with the inside on the left."""
+    steps: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    middle = padded[1:-1, 1:-1]
+    sides = {  # the neighbour that is outside, and the side's two ends as corners of the pixel
+        (0, 1): ((0, 0), (0, 1)),
+        (1, 2): ((0, 1), (1, 1)),
+        (2, 1): ((1, 1), (1, 0)),
+        (1, 0): ((1, 0), (0, 0)),
+    }
+    for (down, right), (start, end) in sides.items():
+        neighbour = padded[down : down + middle.shape[0], right : right + middle.shape[1]]
+        for row, column in np.argwhere(middle & ~neighbour).tolist():
+            first, second = ((row + corner[0], column + corner[1]) for corner in (start, end))
+            steps.setdefault(first, []).append(second)
+    return steps

@@ -1,5 +1,7 @@
 """Where events were looked for: an interval, a polygon (a rectangle is one) or a mask."""
 
+import contextlib
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -147,6 +149,7 @@ def as_window(value: "Window | ArrayLike | Sequence[object]", name: str = "windo
     """``(low, high)`` is an interval, ``((x0, x1), (y0, y1))`` a rectangle, three or more rows a polygon's vertices."""
     if isinstance(value, Interval | Polygon | Mask):
         return value
+    refuse_dates(value, name)
     try:
         array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
@@ -164,6 +167,25 @@ def as_window(value: "Window | ArrayLike | Sequence[object]", name: str = "windo
     if array.ndim == 2 and array.shape[1] == 2:
         return Polygon(array)
     raise ValueError(f"{name} {_KINDS}, but an array of shape {array.shape} was given")
+
+
+def refuse_dates(value: object, name: str) -> None:
+    """Dates count from different days in different units, so that a rate could not be read."""
+    with contextlib.suppress(ValueError):  # of rows that differ in length, which others refuse
+        entries = np.asarray(value)
+        if entries.dtype.kind not in "mM" and not any(isinstance(entry, datetime.date) for entry in entries.ravel()[:1].tolist()):
+            return
+        raise TypeError(
+            f"{name} holds dates; give numbers in the unit that the rate is to be per, for example "
+            "(dates - first) / np.timedelta64(1, 'D') for days"
+        )
+
+
+def borders(window: Window) -> list[np.ndarray]:
+    """The polygons around the window: one, or those around the pixels of a mask; none of an interval."""
+    if isinstance(window, Interval):
+        return []
+    return [window.vertices] if isinstance(window, Polygon) else geometry.outlines(window.inside, *window.pixel_edges)
 
 
 _KINDS = "is (low, high), ((x0, x1), (y0, y1)), a polygon's vertices as an (n, 2) array, or a Mask"

@@ -50,8 +50,15 @@ NUM_FOR_SPARSITY = 100
 LARGEST_JOINT = 5000
 
 
+class Draws(dict[str, np.ndarray]):
+    """Draws by name; a name that is not there is answered with those that are."""
+
+    def __missing__(self, name: str) -> np.ndarray:
+        raise KeyError(f"there are no draws of {name!r} (is it fixed?), but of {', '.join(self)}")
+
+
 @registered
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Posterior:
     """Draws of theta and v, with predictions averaged over them.
 
@@ -82,7 +89,7 @@ class Posterior:
     def draws(self) -> dict[str, np.ndarray]:
         """Draws by name, ``[chain, draw, ...]``: parameters in natural units, and "whitened"."""
         values = jax.vmap(jax.vmap(lambda free: natural(self.model, free)))(jnp.asarray(self.free))
-        return {path: np.asarray(value) for path, value in values.items()} | {"whitened": self.whitened}
+        return Draws({path: np.asarray(value) for path, value in values.items()} | {"whitened": self.whitened})
 
     @property
     def num_chains(self) -> int:
@@ -200,9 +207,11 @@ class Posterior:
     def diagnostics(self) -> Diagnostics:
         """R-hat, effective samples, acceptance, time and a verdict, on theta, v, the log density and f at 50 of the data."""
         noted = dict(self.statistics)
-        groups = {"theta": self.free} if self.free.shape[-1] else {}
+        parameters = free_parameters(self.model)
+        theta = [self.draws[p.path].reshape(*self.free.shape[:2], -1) for p in parameters]
+        groups = {"theta": np.concatenate(theta, axis=2)} if parameters else {}
         groups |= {"whitened": self.whitened, "log_density": noted["log_density"], "f": self._watched_f()}
-        labels = {"theta": [n for p in free_parameters(self.model) for n in entry_names(p.path, p.shape)]}
+        labels = {"theta": [n for p in parameters for n in entry_names(p.path, p.shape)]} if parameters else {}
         return diagnose(
             groups,
             acceptance=noted["acceptance"],
@@ -213,7 +222,7 @@ class Posterior:
             seconds_total=self.seconds_total,
             gradients=int(noted["num_gradients"].sum()),
             sparsity=self.sparsity,
-            labels=labels if self.free.shape[-1] else {},
+            labels=labels,
         )
 
     @cached_property
@@ -233,7 +242,11 @@ class Posterior:
 
     @one_blas_thread
     def to_arviz(self) -> "arviz.InferenceData":
-        """An ArviZ InferenceData: posterior, sample_stats, log_likelihood (log predictive density a datum), observed_data."""
+        """An ArviZ InferenceData: posterior, sample_stats, log_likelihood (log predictive density a datum), observed_data.
+
+        For leave-one-out use `loo`: `arviz.loo` would weight the draws by these densities, and not by what the data contribute
+        to the target that was sampled.
+        """
         noted = dict(self.statistics)
         names = {"acceptance": "acceptance_rate", "is_divergent": "diverging", "num_gradients": "n_steps", "log_density": "lp"}
         return import_arviz().from_dict(
@@ -246,6 +259,9 @@ class Posterior:
     def save(self, path: str | PathLike[str]) -> None:
         """Write to one file, without pickle; `fg.load` reads it back."""
         save(self, path)
+
+    def __repr__(self) -> str:
+        return f"Posterior({self.num_chains} chains of {self.num_draws} draws; {self.model!r})"
 
     def __str__(self) -> str:
         size = f"{self.num_chains} chains of {self.num_draws} draws"

@@ -13,6 +13,7 @@ from freegp import plots
 from freegp.likelihoods import Bernoulli, Count, Multiclass
 from freegp.plots.curves import can_show_mean
 from freegp.posterior import Posterior
+from freegp.report.units import Scale, Units
 
 WIDTH = 6.0
 DPI = 150
@@ -58,10 +59,10 @@ def chain_pictures(posterior: Posterior, names: list[str]) -> list[Picture]:
     return [traces, Picture(_address(figure), f"Rank histograms of {listed}", caption)]
 
 
-def fit_picture(posterior: Posterior) -> Picture | None:
+def fit_picture(posterior: Posterior, units: Units | None) -> Picture | None:
     """The function itself where it has one or two inputs."""
     draw = {1: _curve, 2: _map}.get(posterior.X.shape[1])
-    return None if draw is None else draw(posterior)
+    return None if draw is None else draw(posterior, units)
 
 
 def calibration_picture(posterior: Posterior) -> Picture | None:
@@ -91,30 +92,64 @@ def calibration_picture(posterior: Posterior) -> Picture | None:
     return Picture(picture, "Predicted probability against observed share", caption)
 
 
-def _curve(posterior: Posterior) -> Picture:
-    exposure = _unit_exposure(posterior)
-    if not can_show_mean(posterior):
-        address = _single(lambda axes: plots.latent_1d(posterior, "f", axes=axes))
-        return Picture(address, "Latent functions against the input", "Latent functions: median and 90 % band.")
-    address = _single(lambda axes: plots.latent_1d(posterior, "mean", exposure=exposure, axes=axes))
-    unit = ", for an exposure of 1" if exposure is not None else ""
-    caption = f"Mean of y: median and 90 % band{unit}. The band is for the mean; single data scatter around it."
-    return Picture(address, "Mean of y against the input, with the data", caption)
+def _curve(posterior: Posterior, units: Units | None) -> Picture:
+    exposure = _unit_exposure(posterior) if units is None else units.rate
+    of_mean = can_show_mean(posterior)
+
+    def draw(axes: Axes) -> None:
+        plots.latent_1d(posterior, "mean" if of_mean else "f", exposure=exposure if of_mean else None, axes=axes)
+        if units is not None:
+            units.inputs[0].label(axes.xaxis)
+        if units is not None and of_mean:
+            units.target.label(axes.yaxis)
+
+    if not of_mean:
+        return Picture(_single(draw), "Latent functions against the input", "Latent functions: median and 90 % band.")
+    mean = "Mean of y" if units is None else units.target.name.capitalize()
+    unit = ", for an exposure of 1" if units is None and exposure is not None else ""
+    caption = f"{mean}: median and 90 % band{unit}. The band is for the mean; single data scatter around it."
+    return Picture(_single(draw), f"{mean} against the input, with the data", caption)
 
 
-def _map(posterior: Posterior) -> Picture:
+def _map(posterior: Posterior, units: Units | None) -> Picture:
     """From some of the draws, as a map asks for thousands of predictions."""
     step = posterior.num_chains * posterior.num_draws // DRAWS_FOR_MAPS
     posterior = posterior.thinned(int(np.clip(step, 1, posterior.num_draws)))
     used = f"averaged over {posterior.num_chains * posterior.num_draws} draws"
     if isinstance(posterior.model.likelihood, Bernoulli | Multiclass):
-        address = _single(lambda axes: plots.probability_contours(posterior, resolution=CELLS_A_SIDE, axes=axes), 5.0)
+
+        def contours(axes: Axes) -> None:
+            plots.probability_contours(posterior, names=units.classes if units else None, resolution=CELLS_A_SIDE, axes=axes)
+            _name_sides(axes, units)
+
         caption = f"Class probabilities, {used}: thick lines at 0.5. Crosses are the inducing inputs."
-        return Picture(address, "Map of class probabilities with the data", caption)
+        return Picture(_single(contours, 5.0), "Map of class probabilities with the data", caption)
     figure = Figure(figsize=(WIDTH, 2.7), layout="constrained")
-    plots.latent_2d(posterior, resolution=CELLS_A_SIDE, axes=figure.subplots(1, 2))
-    caption = f"The latent function: posterior mean and standard deviation, {used}. Dots are data, crosses the inducing inputs."
-    return Picture(_address(figure), "Maps of the mean and standard deviation of the latent function", caption)
+    maps = plots.latent_2d(posterior, resolution=CELLS_A_SIDE, axes=figure.subplots(1, 2))
+    for axes in maps:
+        _name_sides(axes, units)
+    if units is not None:
+        spread = Scale("standard deviation", 0.0, units.latent.scale)
+        for axes, scale in zip(maps, (units.latent, spread), strict=True):
+            _name_bar(axes, scale)
+    name = "latent function" if units is None else units.latent.name
+    caption = f"The {name}: posterior mean and standard deviation, {used}. Dots are data, crosses the inducing inputs."
+    return Picture(_address(figure), f"Maps of the mean and standard deviation of the {name}", caption)
+
+
+def _name_sides(axes: Axes, units: Units | None) -> None:
+    if units is not None:
+        units.inputs[0].label(axes.xaxis)
+        units.inputs[1].label(axes.yaxis)
+
+
+def _name_bar(axes: Axes, scale: Scale) -> None:
+    bar = axes.collections[0].colorbar
+    if bar is None:
+        return
+    bar.locator, bar.formatter = scale.locator(), scale.formatter()
+    bar.set_label(scale.name)
+    bar.update_ticks()
 
 
 def _unit_exposure(posterior: Posterior) -> float | None:

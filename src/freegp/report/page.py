@@ -9,6 +9,7 @@ from freegp.posterior import Posterior
 from freegp.report.figures import Picture, belief_picture, calibration_picture, chain_pictures, fit_picture
 from freegp.report.source import as_posterior
 from freegp.report.style import STYLE
+from freegp.report.units import Units
 from freegp.report.words import Estimate, diagnostics_rows, estimates, fixed_in_words, model_in_words, sparsity_in_words
 
 MOST_PICTURED = 12
@@ -17,7 +18,11 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def write_report(
-    run_or_posterior: Posterior | str | PathLike[str], out: str | PathLike[str], *, title: str = "Report of a freegp run"
+    run_or_posterior: Posterior | str | PathLike[str],
+    out: str | PathLike[str],
+    *,
+    title: str = "Report of a freegp run",
+    units: Units | None = None,
 ) -> Path:
     """Write what was fitted, whether to trust it and what came out to one HTML page, and say where it is.
 
@@ -29,23 +34,25 @@ def write_report(
         The file, if its name ends in .html; otherwise a folder, made if need be, for report.html.
     title
         The page's heading.
+    units
+        What the columns are called and measured in, if the model saw them standardised.
     """
     path = Path(out)
     path = path if path.suffix.lower() in (".html", ".htm") else path / "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(as_posterior(run_or_posterior), title), encoding="utf-8")
+    path.write_text(page(as_posterior(run_or_posterior), title, units), encoding="utf-8")
     return path
 
 
-def page(posterior: Posterior, title: str) -> str:
+def page(posterior: Posterior, title: str, units: Units | None) -> str:
     """The page's text."""
-    found, known = posterior.diagnostics, estimates(posterior)
+    found, known = posterior.diagnostics, estimates(posterior, units.inputs if units else ())
     body = [
         f"<h1>{escape(title)}</h1>",
         _verdict(found),
         _section("What was fitted", _fitted(posterior, found)),
-        _section("The function", _picture(fit_picture(posterior))),
-        _section("Parameters", _parameters(posterior, known)),
+        _section("The function", _picture(fit_picture(posterior, units))),
+        _section("Parameters", _parameters(posterior, known, units.note if units else "")),
         _section("Calibration", _picture(calibration_picture(posterior))),
         _section("What sparsity costs", f"<p>{escape(sparsity_in_words(found.sparsity))}</p>"),
         _section("Chains", _chains(posterior, known)),
@@ -73,7 +80,7 @@ def _fitted(posterior: Posterior, found: Diagnostics) -> str:
     return f"<p>{escape(model_in_words(posterior))} {escape(drawn)}</p>{fixed}"
 
 
-def _parameters(posterior: Posterior, known: list[Estimate]) -> str:
+def _parameters(posterior: Posterior, known: list[Estimate], note_on_units: str) -> str:
     if not known:
         return "<p>Every parameter was held at its value; only the function was inferred.</p>"
     items = "".join(
@@ -81,7 +88,9 @@ def _parameters(posterior: Posterior, known: list[Estimate]) -> str:
         for each in known
     )
     names, note = pictured(posterior, known)
-    return f"<ul>{items}</ul>{note}{_picture(belief_picture(posterior, names))}"
+    measured = "".join(f"<p><small>{escape(line[:1].upper() + line[1:])}.</small></p>" for line in note_on_units.splitlines())
+    lead = "<p>The median of the draws of each, and where 90 % of them lie:</p>"
+    return f"{lead}<ul>{items}</ul>{measured}{note}{_picture(belief_picture(posterior, names))}"
 
 
 def _chains(posterior: Posterior, known: list[Estimate]) -> str:

@@ -1,6 +1,7 @@
 """A model, its parameters and its faults in plain words."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from freegp.plots.beliefs import entry_prior
 from freegp.plots.scalars import entries, scalar_draws
 from freegp.posterior import Posterior
 from freegp.priors import Prior
+from freegp.report.units import Scale
 from freegp.sparsity import FEW_NATS, Sparsity
 
 _KERNELS = {
@@ -102,12 +104,12 @@ def fixed_in_words(posterior: Posterior) -> list[str]:
     return [f"{path} = {_values(np.asarray(get_value(posterior.model, path)))}" for path in held]
 
 
-def estimates(posterior: Posterior) -> list[Estimate]:
-    """Every inferred number, in the model's order."""
+def estimates(posterior: Posterior, columns: Sequence[Scale] = ()) -> list[Estimate]:
+    """Every inferred number, in the model's order; lengthscales are called after the columns if these have names."""
     if posterior.free.shape[-1] == 0:
         return []
     draws, found = scalar_draws(posterior), entries(posterior)
-    short = [_short(entry.name) for entry in found]
+    short = [_short(entry.name, columns) for entry in found]
     result = []
     for entry, words in zip(found, short, strict=True):
         low, median, high = (float(q) for q in np.quantile(draws[entry.name], (0.05, 0.5, 0.95)))
@@ -164,12 +166,15 @@ def _nats(sparsity: Sparsity | None) -> str:
     return "unknown" if sparsity is None else number(sparsity.nats_lost)
 
 
-def _short(name: str) -> str:
-    """The last word of a parameter's name, in the singular: "kernel.lengthscales[0]" is "lengthscale 0"."""
+def _short(name: str, columns: Sequence[Scale]) -> str:
+    """The last word of a parameter's name, in the singular: "kernel.lengthscales[0]" is "lengthscale 0", or that of a column."""
     path, _, position = name.partition("[")
     last = path.rsplit(".", 1)[-1].replace("_", " ")
     singular = {"lengthscales": "lengthscale", "cutpoints": "cutpoint"}.get(last, last)
-    return f"{singular} {position.removesuffix(']')}".strip()
+    which = position.removesuffix("]")
+    if singular == "lengthscale" and which.isdecimal() and columns:
+        return f"lengthscale of {columns[int(which)].name}"
+    return f"{singular} {which}".strip()
 
 
 def _prior_in_words(prior: Prior) -> str:

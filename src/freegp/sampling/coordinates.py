@@ -18,6 +18,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from freegp.approximation.gaussian import Sites
+from freegp.inducing import Inputs
 from freegp.model import SparseGP
 from freegp.numerics.linalg import from_standard, inverse_and_log_determinant, symmetrize
 from freegp.parameters import from_free, log_jacobian, log_prior
@@ -49,7 +50,7 @@ class SiteCoordinates(eqx.Module):
     """
 
     model: SparseGP
-    X: Float[Array, "N D"]
+    X: Float[Array, "N D"] | Inputs
     y: Float[Array, " N"]
     site_precision: Float[Array, "C M M"]
     site_linear: Float[Array, "M C"]

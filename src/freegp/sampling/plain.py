@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from freegp.approximation import GaussianFit
+from freegp.inducing import Inputs
 from freegp.model import SparseGP
 from freegp.parameters import to_free
 from freegp.sampling.coordinates import Place
@@ -19,7 +20,7 @@ class PlainCoordinates(eqx.Module):
     """``log q(v, theta)`` of paper eq. 7, and the Gaussian approximation that chains start from."""
 
     model: SparseGP
-    X: Float[Array, "N D"]
+    X: Float[Array, "N D"] | Inputs
     y: Float[Array, " N"]
     mean: Float[Array, "M P"]
     covariance: Float[Array, "P M M"]
@@ -55,4 +56,5 @@ class PlainCoordinates(eqx.Module):
 
 def plain_coordinates(fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, " N"]) -> PlainCoordinates:
     """The target of a fit's model, with its inducing inputs, and the fit to start from."""
-    return PlainCoordinates(fit.model, *(jnp.asarray(array) for array in (X, y, fit.mean, fit.covariance)))
+    X, y, mean, covariance = (jnp.asarray(array) for array in (X, y, fit.mean, fit.covariance))
+    return PlainCoordinates(fit.model, fit.model.with_distances(X), y, mean, covariance)

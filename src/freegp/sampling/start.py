@@ -42,7 +42,7 @@ def _site_coordinates(
     shape = (model.num_inducing, mixing.shape[0])
     site_gaussian = unwhitened(sites, covariances(model))
     tuned = (to_free(model), factor, jnp.ones(()), jnp.zeros(shape), jnp.ones(shape))
-    return SiteCoordinates(model, X, y, *site_gaussian, mixing, common, *tuned)
+    return SiteCoordinates(model, model.with_distances(X), y, *site_gaussian, mixing, common, *tuned)
 
 
 def _contrast_sites(

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from freegp.inducing import Inputs, rows_of
 from freegp.likelihoods import Likelihood
 from freegp.model import SparseGP
 from freegp.target.blocks import per_datum_part, streamed_map, streamed_sum
@@ -18,13 +19,13 @@ class Kept(eqx.Module):
     variance: Float[Array, "N P"]
 
 
-def keep(model: SparseGP, X: Float[Array, "N D"]) -> Kept:
+def keep(model: SparseGP, X: Float[Array, "N D"] | Inputs) -> Kept:
     """What the model's own parameters make of the inputs; O(N M^2)."""
     inverse_factors = whitening(covariances(model))
 
-    def block(X: Float[Array, "B D"]) -> tuple[Array, Array]:
+    def block(X: Float[Array, "B D"] | Inputs) -> tuple[Array, Array]:
         Kuf = jnp.stack([model.placed.Kuf(kernel, X) for kernel in model.kernels])
-        prior = jnp.stack([kernel.diagonal(X) for kernel in model.kernels])
+        prior = jnp.stack([kernel.diagonal(rows_of(X)) for kernel in model.kernels])
         gamma = jnp.maximum(prior - jnp.sum(jnp.square(inverse_factors @ Kuf), axis=1), 0.0)
         return jnp.moveaxis(Kuf, -1, 0), jnp.broadcast_to(gamma.T, (X.shape[0], model.num_latents))
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PyTree
 
 from freegp.fields import is_traced
-from freegp.inducing import Inducing
+from freegp.inducing import Inducing, Inputs
 from freegp.model import SparseGP
 from freegp.parameters import from_free, log_jacobian, log_prior
 from freegp.target.blocks import per_datum_part, streamed_sum
@@ -33,7 +33,9 @@ def _expected_log_likelihood(model: SparseGP, X: Array, y: Array, whitened: Arra
     return data_term(model, project_whitened(whitening(covariances(model)), whitened), X, y)
 
 
-def data_term(model: SparseGP, projection: Projection, X: Float[Array, "N D"], y: Float[Array, " N"]) -> Float[Array, ""]:
+def data_term(
+    model: SparseGP, projection: Projection, X: Float[Array, "N D"] | Inputs, y: Float[Array, " N"]
+) -> Float[Array, ""]:
     """The expected log likelihood under any projection of the inducing variables, streamed over the data."""
 
     def term(parameters: tuple[SparseGP, Projection], rows: PyTree) -> Array:
@@ -49,12 +51,15 @@ def data_term(model: SparseGP, projection: Projection, X: Float[Array, "N D"], y
 
 def log_density(
     model: SparseGP,
-    X: Float[Array, "N D"],
+    X: Float[Array, "N D"] | Inputs,
     y: Float[Array, " N"],
     free: Float[Array, " T"],
     whitened: Float[Array, "M P"],
 ) -> Float[Array, ""]:
-    """``log q(v, theta)`` up to a constant, for theta in free coordinates and a prepared model."""
+    """``log q(v, theta)`` up to a constant, for theta in free coordinates and a prepared model.
+
+    Where there are many columns and one lengthscale, ``model.with_distances(X)`` in the place of X spares the work on them.
+    """
     at = from_free(model, free)
     data = data_term(at, project_whitened(whitening(covariances(at)), whitened), X, y)
     prior_v = -0.5 * jnp.sum(jnp.square(whitened)) - 0.5 * whitened.size * jnp.log(2.0 * jnp.pi)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from freegp.inducing import Inputs, rows_of
 from freegp.model import SparseGP
 from freegp.numerics.linalg import forms, gram, inverse_cholesky
 
@@ -60,10 +61,12 @@ def unwhiten(inverse_factors: Float[Array, "K M M"], whitened: Float[Array, "M P
     return jnp.einsum("pab,ap->bp", inverse_factors, whitened)
 
 
-def marginals(model: SparseGP, projection: Projection, X: Float[Array, "N D"]) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+def marginals(
+    model: SparseGP, projection: Projection, X: Float[Array, "N D"] | Inputs
+) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
     """Mean and variance of each latent at each input."""
     Kuf = jnp.stack([model.placed.Kuf(kernel, X) for kernel in model.kernels])
-    prior = jnp.stack([kernel.diagonal(X) for kernel in model.kernels])
+    prior = jnp.stack([kernel.diagonal(rows_of(X)) for kernel in model.kernels])
     weights, precision = projection.weights, projection.precision
     if precision.shape[0] == 1:
         mean, explained = forms(weights, precision[0], Kuf[0])
