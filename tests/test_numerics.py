@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from jax import test_util
 from jax.scipy.linalg import solve_triangular
-from jax.scipy.special import log_ndtr
+from jax.scipy.special import log_ndtr, ndtr
 from scipy import integrate
 
 from freegp.numerics.distances import rows_equal, squared_distances
 from freegp.numerics.linalg import forms, from_standard, gram, inverse_and_log_determinant, inverse_cholesky
-from freegp.numerics.quadrature import gaussian_expectation, logistic_expectation
-from freegp.numerics.special import expected_log_sum_exp
+from freegp.numerics.quadrature import gaussian_expectation, gaussian_rule, logistic_expectation
+from freegp.numerics.special import expected_log_sum_exp, probability_of_largest
 
 
 @pytest.fixture
@@ -154,3 +154,31 @@ def test_expectations_by_few_nodes_are_those_by_many(spread):
     for got, expected in zip(*map(jax.tree.leaves, both), strict=True):
         np.testing.assert_allclose(got, expected, atol=1e-6)
     assert logistic_expectation(log_ndtr, mean.reshape(8, 5), variance.reshape(8, 5)).shape == (8, 5)
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, 10])
+def test_probability_of_the_largest_and_its_slopes(num_classes):
+    """Against the plain form, differentiated automatically; among the data are some far from the label."""
+    rng = np.random.default_rng(0)
+    mean, deviation = rng.normal(size=(20, num_classes)) * 4, rng.uniform(0.5, 1.5, (20, num_classes))
+    label, weights = rng.integers(0, num_classes, 20), rng.normal(size=20)
+    nodes, rule = gaussian_rule(0.1, 9.0)
+
+    def plain(mean, deviation):
+        f = mean[np.arange(20), label][:, None] + deviation[np.arange(20), label][:, None] * nodes
+        below = ndtr((f[..., None] - mean[:, None]) / deviation[:, None])
+        return jnp.prod(jnp.where(np.arange(num_classes) == label[:, None, None], 1.0, below), axis=-1) @ rule
+
+    at = jnp.asarray(mean), jnp.asarray(deviation)
+    values = [probability_of_largest(*at, jnp.asarray(label, dtype=float), 0.3), plain(*at)]
+    np.testing.assert_allclose(*values, atol=1e-7)
+    assert values[1].min() < 1e-8
+    slopes = [
+        jax.grad(lambda m, s, p=p: weights @ p(m, s), argnums=(0, 1))
+        for p in (lambda m, s: probability_of_largest(m, s, jnp.asarray(label, dtype=float), 0.3), plain)
+    ]
+    for got, expected in zip(slopes[0](*at), slopes[1](*at), strict=True):
+        np.testing.assert_allclose(got, expected, atol=3e-7)
+    direction = jnp.asarray(rng.normal(size=mean.shape))
+    curvatures = [jax.jvp(lambda m, s=slope: s(m, at[1])[0], at[:1], (direction,))[1] for slope in slopes]
+    np.testing.assert_allclose(*curvatures, atol=3e-6)

@@ -4,13 +4,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtr
 from jaxtyping import Array, ArrayLike, PRNGKeyArray
 
 from freegp.fields import Value, as_float, parameter, unit_interval
 from freegp.likelihoods.base import Likelihood, check_labels
-from freegp.numerics.quadrature import gaussian_rule, positive_sqrt
-from freegp.numerics.special import expected_log_sum_exp
+from freegp.numerics.quadrature import positive_sqrt
+from freegp.numerics.special import expected_log_sum_exp, probability_of_largest
 
 
 class Multiclass(Likelihood):
@@ -80,12 +79,7 @@ class RobustMax(Multiclass):
 
     def _largest(self, mean: Array, variance: Array, label: Array) -> Array:
         """Probability that the labelled latent is the largest."""
-        nodes, weights = gaussian_rule(self.step, 6.6)
-        deviation = positive_sqrt(variance)
-        f = _pick(mean, label)[..., None] + _pick(deviation, label)[..., None] * nodes
-        below = ndtr((f[..., None] - mean[..., None, :]) / deviation[..., None, :])
-        is_label = jnp.arange(self.num_classes) == label[..., None, None]
-        return jnp.prod(jnp.where(is_label, 1.0, below), axis=-1) @ weights
+        return probability_of_largest(mean, positive_sqrt(variance), label, self.step)
 
     def _expected_log_prob(self, mean: Array, variance: Array, y: Array) -> Array:
         p = self._largest(mean, variance, y)

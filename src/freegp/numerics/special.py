@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import log_ndtr
+from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Array, Float
 
 from freegp.numerics.quadrature import gauss_hermite_rule, gaussian_rule, logistic_expectation, positive_sqrt
@@ -124,3 +124,51 @@ def _log_sum_exp_backward(slopes: tuple[Array, Array], cotangent: Array) -> tupl
 
 
 expected_log_sum_exp.defvjp(_log_sum_exp_forward, _log_sum_exp_backward)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def probability_of_largest(
+    mean: Float[Array, "*N K"], deviation: Float[Array, "*N K"], label: Float[Array, "*N"], step: float
+) -> Float[Array, "*N"]:
+    """Probability that the labelled one of independent ``f_k ~ N(mean_k, deviation_k^2)`` is the largest.
+
+    ``∫ N(f; label's) prod_k Phi((f - mean_k) / deviation_k) df`` over the others: a trapezoid in steps of so many standard
+    deviations of the label's. The gradient is made of the same distribution functions, in the same pass.
+    """
+    nodes, weights = gaussian_rule(step, LARGEST_REACH)
+    return jnp.prod(_below(mean, deviation, label, nodes)[0], axis=-1) @ weights
+
+
+LARGEST_REACH = 6.0
+"""Standard deviations to each side."""
+_SMALLEST = 1e-30
+"""Probabilities below it count as it, so that one can be taken out of a product by division."""
+
+
+def _below(mean: Array, deviation: Array, label: Array, nodes: np.ndarray) -> tuple[Array, Array, Array]:
+    """Probabilities ``[..., nodes, K]`` of the others being below, 1 for the label; where they are taken; and which it is."""
+    is_label = jnp.arange(mean.shape[-1]) == label[..., None]
+    own_mean, own_deviation = (jnp.sum(jnp.where(is_label, values, 0.0), axis=-1) for values in (mean, deviation))
+    f = own_mean[..., None] + own_deviation[..., None] * nodes
+    at = (f[..., None] - mean[..., None, :]) / deviation[..., None, :]
+    return jnp.where(is_label[..., None, :], 1.0, jnp.maximum(ndtr(at), _SMALLEST)), at, is_label
+
+
+def _largest_forward(mean: Array, deviation: Array, label: Array, step: float) -> tuple[Array, tuple[Array, Array, Array]]:
+    nodes, weights = gaussian_rule(step, LARGEST_REACH)
+    below, at, is_label = _below(mean, deviation, label, nodes)
+    all_below = jnp.prod(below, axis=-1)
+    density = jnp.exp(-0.5 * jnp.square(at)) / (jnp.sqrt(2.0 * jnp.pi) * deviation[..., None, :])
+    slope = jnp.where(is_label[..., None, :], 0.0, (all_below * weights)[..., None] / below * density)
+    of_f = jnp.sum(slope, axis=-1)
+    of_mean = jnp.where(is_label, jnp.sum(of_f, axis=-1, keepdims=True), -jnp.sum(slope, axis=-2))
+    of_deviation = jnp.where(is_label, (of_f @ nodes)[..., None], -jnp.sum(slope * at, axis=-2))
+    return all_below @ weights, (of_mean, of_deviation, label)
+
+
+def _largest_backward(step: float, residuals: tuple[Array, Array, Array], cotangent: Array) -> tuple[Array, Array, Array]:
+    of_mean, of_deviation, label = residuals
+    return cotangent[..., None] * of_mean, cotangent[..., None] * of_deviation, jnp.zeros_like(label)
+
+
+probability_of_largest.defvjp(_largest_forward, _largest_backward)

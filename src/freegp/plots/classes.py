@@ -9,7 +9,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from scipy.stats import beta
 
 from freegp.likelihoods import Bernoulli, Multiclass
-from freegp.plots.maps import RESOLUTION, draw_inducing, grid_over, name_sides
+from freegp.plots.maps import RESOLUTION, draw_inducing, grid_over, name_sides, shows_inducing
 from freegp.plots.style import ACCENT, BAND, COLOURS, INK, MARKERS, QUIET, check_draws, colour_of, dot_size, own_axes, tidy
 from freegp.posterior import Posterior
 
@@ -17,7 +17,9 @@ from freegp.posterior import Posterior
 def probability_contours(
     posterior: Posterior, *, names: Sequence[str] | None = None, resolution: int = RESOLUTION, axes: Axes | None = None
 ) -> Axes:
-    """Class probabilities over two inputs, with the data in the colours of their classes and the inducing inputs as crosses.
+    """Class probabilities over two inputs, with the data in the colours of their classes.
+
+    Inducing inputs are crosses, unless they are more than half as many as the data.
 
     Two classes: shades of p(y = 1) with lines at 0.1, 0.25, 0.5 (thick), 0.75 and 0.9. Several: for each class, in its colour,
     lines at 0.5 (shaded above it), 0.75 and 0.95. Names stand for the labels 0, 1, ... in the legend.
@@ -35,7 +37,8 @@ def probability_contours(
         for label, column in enumerate(probabilities.T):
             _one_of_several(axes, x, y, column.reshape(len(y), len(x)), colour_of(label))
     _draw_labels(axes, posterior, names)
-    draw_inducing(axes, np.asarray(posterior.model.inducing_inputs))
+    if shows_inducing(posterior):
+        draw_inducing(axes, np.asarray(posterior.model.inducing_inputs))
     axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     name_sides(axes)
     axes.spines[:].set_visible(False)

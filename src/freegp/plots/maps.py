@@ -53,7 +53,8 @@ def latent_2d(
 ) -> np.ndarray:
     """Two maps: posterior mean and standard deviation of a latent function of two inputs, or of new observations ("y").
 
-    Where there are several latent functions or classes, `latent` says which. The axes come as an array of two.
+    Where there are several latent functions or classes, `latent` says which. Inducing inputs are crosses, unless they are more
+    than half as many as the data. The axes come as an array of two.
     """
     if of not in ("f", "y"):
         raise ValueError(f'of must be "f" or "y", but is {of!r}')
@@ -63,7 +64,7 @@ def latent_2d(
     maps = [_column(np.asarray(part), latent).reshape(len(y), len(x)) for part in (mean, np.sqrt(variance))]
     name = _name_of(of, latent, np.asarray(mean))
     drawn = own_grid(axes, 2, 2, 4.6, 3.8)
-    Z = np.asarray(posterior.model.inducing_inputs)
+    Z = np.asarray(posterior.model.inducing_inputs) if shows_inducing(posterior) else None
     for each, values, label, colours in zip(
         drawn, maps, (f"mean of {name}", f"sd of {name}"), ("viridis", "YlGnBu"), strict=True
     ):
@@ -117,6 +118,11 @@ def grid_over(posterior: Posterior, resolution: int) -> tuple[np.ndarray, np.nda
 def name_sides(axes: Axes) -> None:
     """The two inputs along their sides."""
     axes.set(xlabel="input 0", ylabel="input 1")
+
+
+def shows_inducing(posterior: Posterior) -> bool:
+    """Whether crosses at the inducing inputs leave the data to be seen."""
+    return 2 * posterior.model.num_inducing <= len(posterior.X)
 
 
 def draw_points(axes: Axes, points: Float[np.ndarray, "N 2"]) -> None:

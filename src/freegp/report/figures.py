@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from freegp import plots
 from freegp.likelihoods import Bernoulli, Count, Multiclass
 from freegp.plots.curves import can_show_mean
+from freegp.plots.maps import shows_inducing
 from freegp.posterior import Posterior
 from freegp.report.units import Scale, Units
 
@@ -122,7 +123,7 @@ def _map(posterior: Posterior, units: Units | None) -> Picture:
             plots.probability_contours(posterior, names=units.classes if units else None, resolution=CELLS_A_SIDE, axes=axes)
             _name_sides(axes, units)
 
-        caption = f"Class probabilities, {used}: thick lines at 0.5. Crosses are the inducing inputs."
+        caption = f"Class probabilities, {used}: thick lines at 0.5.{_crosses(posterior)}"
         return Picture(_single(contours, 5.0), "Map of class probabilities with the data", caption)
     figure = Figure(figsize=(WIDTH, 2.7), layout="constrained")
     maps = plots.latent_2d(posterior, resolution=CELLS_A_SIDE, axes=figure.subplots(1, 2))
@@ -133,13 +134,17 @@ def _map(posterior: Posterior, units: Units | None) -> Picture:
         for axes, scale in zip(maps, (units.latent, spread), strict=True):
             _name_bar(axes, scale)
     name = "latent function" if units is None else units.latent.name
-    caption = f"The {name}: posterior mean and standard deviation, {used}. Dots are data, crosses the inducing inputs."
+    caption = f"The {name}: posterior mean and standard deviation, {used}. Dots are data.{_crosses(posterior)}"
     return Picture(_address(figure), f"Maps of the mean and standard deviation of the {name}", caption)
+
+
+def _crosses(posterior: Posterior) -> str:
+    return " Crosses are the inducing inputs." if shows_inducing(posterior) else " Most of the data are inducing inputs."
 
 
 def _name_sides(axes: Axes, units: Units | None) -> None:
     if units is not None:
-        units.inputs[0].label(axes.xaxis)
+        units.inputs[0].label(axes.xaxis, 2)
         units.inputs[1].label(axes.yaxis)
 
 

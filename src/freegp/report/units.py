@@ -1,5 +1,6 @@
 """What the columns are called and measured in, where the model saw them standardised."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +17,15 @@ class Scale:
     mean: float = 0.0
     scale: float = 1.0
 
-    def label(self, axis: Axis) -> None:
+    def label(self, axis: Axis, most_ticks: int = 6) -> None:
         """Name an axis that was drawn in the model's values, and put its ticks at round values of the quantity."""
         axis.set_label_text(self.name)
-        axis.set_major_locator(self.locator())
+        axis.set_major_locator(self.locator(most_ticks))
         axis.set_major_formatter(self.formatter())
 
-    def locator(self) -> MaxNLocator:
+    def locator(self, most_ticks: int = 6) -> MaxNLocator:
         """Of ticks at round values."""
-        return _RoundLocator(self)
+        return _RoundLocator(self, most_ticks)
 
     def formatter(self) -> FuncFormatter:
         """Of ticks, in the quantity's own values."""
@@ -32,8 +33,8 @@ class Scale:
 
 
 class _RoundLocator(MaxNLocator):
-    def __init__(self, scale: Scale):
-        super().__init__(nbins=6, steps=[1, 2, 2.5, 5, 10])
+    def __init__(self, scale: Scale, most_ticks: int):
+        super().__init__(nbins=most_ticks, steps=[1, 2, 2.5, 5, 10])
         self._scale = scale
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
@@ -42,7 +43,13 @@ class _RoundLocator(MaxNLocator):
 
 
 def _plain(value: float, scale: float) -> str:
-    return "0" if abs(value) < 1e-9 * scale else f"{value:.6g}"
+    """Without an exponent, to a thousandth of the scale.
+
+    >>> _plain(4003999.9999999, 3005.0), _plain(-1e-17, 1.0), _plain(0.25, 0.1)
+    ('4004000', '0', '0.25')
+    """
+    decimals = max(0, 3 - math.floor(math.log10(scale)))
+    return f"{round(value, decimals) + 0.0:.{decimals}f}".rstrip("0").rstrip(".") if decimals else f"{value:.0f}"
 
 
 @dataclass(frozen=True)
