@@ -327,6 +327,15 @@ class TestIntegrator:
             found = statistics(values.astype(float))
             assert abs(found.mean - exact[name]) < 4.5 * found.mcse, (name, found.mean, exact[name], found.mcse)
 
+    def test_a_draw_comes_to_an_end_however_short_the_step(self):
+        def normal(x):
+            return -0.5 * jnp.sum(jnp.square(x))
+
+        step, state = jnp.asarray(1e-9), rotation.initial_state(jnp.ones(2), normal)
+        after, info = jax.jit(lambda key: rotation.transition(key, state, normal, step, 1.5, 0.2))(jax.random.key(0))
+        assert info.num_gradients == rotation.MOST_STEPS
+        assert 0.0 < float(jnp.abs(after.position - 1.0).max()) < 1e-5
+
     def test_nonfinite_is_rejected_and_counted(self):
         def wall(x):
             return jnp.where(jnp.sum(x) > 0.1, jnp.nan, -0.5 * jnp.sum(x**2))

@@ -19,6 +19,8 @@ DIVERGENCE = 1000.0
 BAD_ACCEPTANCE = 0.02
 """A rejected proposal less likely than this to be accepted has a second one after it."""
 TWO_STAGE = 0.1931833275037836
+MOST_STEPS = 2000
+"""Of a trajectory: where so many do not make a turn, the step is so short that something is wrong, and the draws will say so."""
 SHORTER = 4
 """How many times shorter the steps of the second proposal are."""
 
@@ -58,19 +60,21 @@ def transition(
 ) -> tuple[State, Info]:
     """A trajectory of about ``turn`` radians (within a fraction ``jitter``), in equal steps no longer than the step size.
 
-    If it fails badly a second is tried from the same place with the same momentum, with as many steps but shorter ones.
+    Where that would take too many steps it is shorter, so that a draw always comes to an end. If it fails badly a second is tried
+    from the same place with the same momentum, with as many steps but shorter ones.
     """
     key_momentum, key_length, key_accept, key_again = jax.random.split(key, 4)
     start = Point(state, jax.random.normal(key_momentum, state.position.shape))
     length = turn * jax.random.uniform(key_length, minval=1.0 - jitter, maxval=1.0 + jitter)
-    num_steps = jnp.maximum(jnp.ceil(length / step_size), 1.0).astype(int)
+    num_steps = jnp.clip(jnp.ceil(length / step_size), 1.0, MOST_STEPS).astype(int)
+    angle = jnp.minimum(length / num_steps, step_size)
     chance, chance_again = jax.random.uniform(key_accept), jax.random.uniform(key_again)
 
     def fails_badly(end: Point) -> Bool[Array, ""]:
         acceptance = _acceptance(_error(start, end), end.state)
         return (chance >= acceptance) & (acceptance < BAD_ACCEPTANCE)
 
-    ends = _attempts(start, log_density, length / num_steps, num_steps, fails_badly)
+    ends = _attempts(start, log_density, angle, num_steps, fails_badly)
     first = metropolis(chance, start, ends.first, num_steps)
     second = _delayed(chance_again, start, ends, num_steps, first[1])
     return jax.tree.map(lambda one, two: jnp.where(ends.is_second, two, one), first, second)
