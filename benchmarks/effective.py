@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import problems
+import records
 from chains import Chains
 from page import digits, ratio, table
 from peers import hsgp
@@ -41,16 +42,18 @@ FEWER_ROUNDS = {"num_rounds": 15, "draws_per_round": 20, "most_steps": 50}
 
 
 def run(settings: Settings) -> dict[str, Any]:
-    """Every sampler on every problem."""
+    """Every sampler on the problems asked for; of the others, what was found before."""
     makers = {"coal": problems.coal, "pines": problems.pines, "image": partial(problems.image, settings.data)}
-    found: dict[str, Any] = {}
-    for name, make in list(makers.items())[: 1 if settings.quick else None]:
+    before = (records.kept(settings, "effective") or {"result": {"problems": {}, "dates": {}}})["result"]
+    found, dates = before["problems"], before["dates"]
+    for name in settings.problems[: 1 if settings.quick else None]:
         print(f"  {LABELS[name]}", flush=True)
         try:
-            found[name] = _problem(name, make(), settings)
+            found[name] = _problem(name, makers[name](), settings)
         except FileNotFoundError as error:
             found[name] = {"missing": str(error)}
-    return {"problems": found, "peer_versions": _peer_versions()}
+        dates[name] = records.now()
+    return {"problems": found, "dates": dates, "peer_versions": _peer_versions()}
 
 
 def _peer_versions() -> dict[str, str]:
@@ -119,8 +122,9 @@ def _gpflow(problem: Problem, fit: fg.GaussianFit, num_draws: int) -> Chains:
 def text(result: dict[str, Any]) -> str:
     """One table a problem, and what is to be known of them."""
     parts = []
-    for name, rows in result["problems"].items():
-        parts.append(f"**{LABELS[name]}**\n")
+    for name in (name for name in LABELS if name in result["problems"]):
+        rows = result["problems"][name]
+        parts.append(f"**{LABELS[name]}** ({result['dates'][name]})\n")
         parts.append(f"Not run: {rows['missing']}.\n" if "missing" in rows else table(HEADER, [_cells(m, rows) for m in rows]))
     return "\n".join([*parts, REMARKS])
 

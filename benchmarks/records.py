@@ -17,7 +17,7 @@ def keep(settings: Settings, section: str, result: dict[str, Any], seconds: floa
     """Write a section's result and the circumstances under which it was found."""
     record = {
         "result": result,
-        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "date": now(),
         "quick": settings.quick,
         "seconds": seconds,
         "load": load,
@@ -35,6 +35,11 @@ def kept(settings: Settings, section: str) -> dict[str, Any] | None:
     """A section's record, if it has ever been run."""
     path = _path(settings, section)
     return json.loads(path.read_text()) if path.exists() else None
+
+
+def now() -> str:
+    """Date and time."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
 
 
 def machine() -> str:

@@ -51,10 +51,13 @@ def arguments() -> tuple[list[str], Settings]:
     parser.add_argument(
         "--data", type=Path, default=os.environ.get("FREEGP_DATA"), help="folder of data that do not ship (FREEGP_DATA)"
     )
+    parser.add_argument(
+        "--problems", nargs="+", choices=list(effective.LABELS), default=list(effective.LABELS), help="for effective: which ones"
+    )
     given = parser.parse_args()
     results = BENCHMARKS.parent / "results"
     out = results / "quick" if given.quick else results
-    return given.only, Settings(given.quick, None if given.data is None else Path(given.data), out)
+    return given.only, Settings(given.quick, None if given.data is None else Path(given.data), out, tuple(given.problems))
 
 
 if __name__ == "__main__":

@@ -149,6 +149,15 @@ def test_an_interrupted_run_goes_on_to_the_same_draws(fitted, copy, monkeypatch)
         np.testing.assert_array_equal(array, draws_in(copy)[name], err_msg=name)
 
 
+@pytest.fixture
+def hears_interrupts():
+    """Ctrl-C as in a terminal; a suite that was started in the background would ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("hears_interrupts")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_before_the_first_draws(number, copy, monkeypatch):
     for chunk in copy.glob("chunk-*.npz"):
