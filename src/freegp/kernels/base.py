@@ -1,7 +1,7 @@
 """What a kernel is: a covariance function with its parameters, in natural units."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from functools import reduce
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -74,53 +74,47 @@ class LeafKernel(Kernel):
         return X[:, jnp.array(self.active_dims)]
 
 
-class Sum(Kernel):
+class Combination(Kernel):
+    """Kernels whose matrices are combined entry by entry."""
+
+    members: eqx.AbstractVar[tuple[Kernel, ...]]
+
+    @abstractmethod
+    def combined(self, one: Array, two: Array) -> Array:
+        """Two entries into one."""
+
+    def matrix(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:  # noqa: D102
+        return reduce(self.combined, [member.matrix(X, X2) for member in self.members])
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:  # noqa: D102
+        return reduce(self.combined, [member.diagonal(X) for member in self.members])
+
+    @property
+    def uses_distances(self) -> bool:  # noqa: D102
+        return any(member.uses_distances for member in self.members)
+
+    def matrix_given(  # noqa: D102
+        self, X: Float[Array, "N D"], X2: Float[Array, "M D"], distances: Float[Array, "N M"]
+    ) -> Float[Array, "N M"]:
+        return reduce(self.combined, [member.matrix_given(X, X2, distances) for member in self.members])
+
+
+class Sum(Combination):
     """The sum of kernels: independent functions added."""
 
     members: tuple[Kernel, ...]
 
-    def matrix(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:  # noqa: D102
-        return _accumulate(jnp.add, [member.matrix(X, X2) for member in self.members])
-
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:  # noqa: D102
-        return _accumulate(jnp.add, [member.diagonal(X) for member in self.members])
-
-    @property
-    def uses_distances(self) -> bool:  # noqa: D102
-        return any(member.uses_distances for member in self.members)
-
-    def matrix_given(  # noqa: D102
-        self, X: Float[Array, "N D"], X2: Float[Array, "M D"], distances: Float[Array, "N M"]
-    ) -> Float[Array, "N M"]:
-        return _accumulate(jnp.add, [member.matrix_given(X, X2, distances) for member in self.members])
+    def combined(self, one: Array, two: Array) -> Array:  # noqa: D102
+        return one + two
 
 
-class Product(Kernel):
+class Product(Combination):
     """The product of kernels, entry by entry."""
 
     members: tuple[Kernel, ...]
 
-    def matrix(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:  # noqa: D102
-        return _accumulate(jnp.multiply, [member.matrix(X, X2) for member in self.members])
-
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:  # noqa: D102
-        return _accumulate(jnp.multiply, [member.diagonal(X) for member in self.members])
-
-    @property
-    def uses_distances(self) -> bool:  # noqa: D102
-        return any(member.uses_distances for member in self.members)
-
-    def matrix_given(  # noqa: D102
-        self, X: Float[Array, "N D"], X2: Float[Array, "M D"], distances: Float[Array, "N M"]
-    ) -> Float[Array, "N M"]:
-        return _accumulate(jnp.multiply, [member.matrix_given(X, X2, distances) for member in self.members])
-
-
-def _accumulate(operation: Callable[[Array, Array], Array], arrays: list[Array]) -> Array:
-    total = arrays[0]
-    for array in arrays[1:]:
-        total = operation(total, array)
-    return total
+    def combined(self, one: Array, two: Array) -> Array:  # noqa: D102
+        return one * two
 
 
 def _members(kernel: Kernel, kind: type[Sum] | type[Product]) -> tuple[Kernel, ...]:
