@@ -182,8 +182,9 @@ class TestJudgement:
 
     def test_the_shift_is_that_of_a_gaussian_belief_about_the_parameter(self):
         """One parameter: half the difference of the losses one standard deviation to either side."""
+        few = Z[::2]  # so that the loss is far above the rounding errors of gamma
         fit = fg.fit_gaussian(
-            model(Z, 0.9, 0.4, fixed=["kernel.variance", "likelihood"]), X, Y, train_inducing=False, progress=False
+            model(few, 0.9, 0.4, fixed=["kernel.variance", "likelihood"]), X, Y, train_inducing=False, progress=False
         )
         problem = Problem(fit.model, jnp.asarray(X), jnp.asarray(Y), False)
 
@@ -196,13 +197,13 @@ class TestJudgement:
         deviation = 1.0 / np.sqrt((2.0 * middle - low - high) / 1e-6)
 
         def lost(length):
-            Kuf = kernel_matrix(rbf(1.0, length), Z, X)
-            Kuu = kernel_matrix(rbf(1.0, length), Z, Z) + 1e-6 * np.eye(8)
+            Kuf = kernel_matrix(rbf(1.0, length), few, X)
+            Kuu = kernel_matrix(rbf(1.0, length), few, few) + 1e-6 * np.eye(len(few))
             return np.sum(1.0 - np.sum(Kuf * np.linalg.solve(Kuu, Kuf), axis=0)) / 0.8
 
         length = float(np.exp(at[0]))
         low, high = lost(length * np.exp(-deviation)), lost(length * np.exp(deviation))
-        assert fit.sparsity.shift == pytest.approx(0.5 * abs(high - low), rel=5e-3)
+        assert fit.sparsity.shift == pytest.approx(0.5 * abs(high - low), rel=1e-3)
         assert fit.sparsity.nats_lost == pytest.approx(0.5 * (high + low), rel=1e-3)
 
     def test_minibatches_look_at_the_estimates_alone(self):
