@@ -5,8 +5,9 @@ import pytest
 from jax import test_util
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import log_ndtr, ndtr
-from scipy import integrate
+from scipy import integrate, special, stats
 
+from freegp.numerics import normal
 from freegp.numerics.distances import rows_equal, squared_distances
 from freegp.numerics.linalg import forms, from_standard, gram, inverse_and_log_determinant, inverse_cholesky
 from freegp.numerics.quadrature import gaussian_expectation, gaussian_rule, logistic_expectation
@@ -182,3 +183,26 @@ def test_probability_of_the_largest_and_its_slopes(num_classes):
     direction = jnp.asarray(rng.normal(size=mean.shape))
     curvatures = [jax.jvp(lambda m, s=slope: s(m, at[1])[0], at[:1], (direction,))[1] for slope in slopes]
     np.testing.assert_allclose(*curvatures, atol=3e-6)
+
+
+class TestNormal:
+    """Against SciPy, over all numbers there are."""
+
+    x = np.concatenate([np.linspace(-38.0, 38.0, 3801), -np.logspace(1.0, 140.0, 50), np.logspace(1.0, 140.0, 5)])
+
+    def test_distribution_function(self):
+        np.testing.assert_allclose(normal.ndtr(self.x), special.ndtr(self.x), rtol=1e-12, atol=1e-300)
+        np.testing.assert_array_equal(normal.ndtr(jnp.array([-jnp.inf, jnp.inf])), [0.0, 1.0])
+
+    def test_logarithm(self):
+        np.testing.assert_allclose(normal.log_ndtr(self.x), special.log_ndtr(self.x), rtol=1e-12, atol=1e-300)
+        np.testing.assert_array_equal(normal.log_ndtr(jnp.array([-jnp.inf, jnp.inf])), [-np.inf, 0.0])
+
+    def test_slopes(self):
+        x = self.x[np.abs(self.x) < 30.0]
+        hazard = np.exp(stats.norm.logpdf(x) - special.log_ndtr(x))
+        slope = jax.grad(normal.log_ndtr)
+        np.testing.assert_allclose(jax.vmap(slope)(x), hazard, rtol=1e-12)
+        np.testing.assert_allclose(jax.vmap(jax.grad(slope))(x), -hazard * (x + hazard), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(jax.vmap(jax.grad(normal.ndtr))(x), stats.norm.pdf(x), rtol=1e-12)
+        assert np.isfinite(jax.vmap(slope)(self.x)).all()

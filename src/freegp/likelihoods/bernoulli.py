@@ -6,10 +6,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Array, PRNGKeyArray
 
 from freegp.likelihoods.base import Likelihood
+from freegp.numerics.normal import log_ndtr, ndtr
 from freegp.numerics.quadrature import gaussian_expectation, logistic_expectation
 from freegp.numerics.special import expected_softplus
 

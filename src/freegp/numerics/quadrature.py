@@ -61,15 +61,17 @@ def logistic_expectation(
     means, deviations = mean.ravel(), positive_sqrt(variance).ravel()
     rules = [*(gauss_hermite_rule(num_nodes) for _, num_nodes in SHORT_RULES), gaussian_rule(half_width=7.0)]
     short, medium, long = (partial(_apply, function, *rule) for rule in rules)
-    widest, few = jax.lax.top_k(deviations, means.size // FEW + 1)
+    num_few = means.size // FEW
 
     def long_for_few(means: Array, deviations: Array) -> Array:
+        _, few = jax.lax.top_k(jax.lax.stop_gradient(deviations), num_few)
         return medium(means, deviations).at[few].set(long(means[few], deviations[few]))
 
     (small, _), (middling, _) = SHORT_RULES
-    larger = jnp.stack([widest[0] > small, widest[0] > middling, widest[-1] > middling])
+    num_larger = jnp.sum(deviations > middling)
+    branch = jnp.any(deviations > small) + (num_larger > 0).astype(int) + (num_larger > num_few)
     branches: list[Callable[..., Array]] = [short, medium, long_for_few, long]
-    return jax.lax.switch(jnp.sum(larger), branches, means, deviations).reshape(mean.shape)
+    return jax.lax.switch(branch, branches, means, deviations).reshape(mean.shape)
 
 
 def _apply(function: Elementwise, nodes: np.ndarray, weights: np.ndarray, mean: Array, deviation: Array) -> Array:

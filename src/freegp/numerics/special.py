@@ -6,9 +6,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Array, Float
 
+from freegp.numerics.normal import log_ndtr, ndtr_and_bell
 from freegp.numerics.quadrature import gauss_hermite_rule, gaussian_rule, logistic_expectation, positive_sqrt
 
 
@@ -136,7 +136,7 @@ def probability_of_largest(
     deviations of the label's. The gradient is made of the same distribution functions, in the same pass.
     """
     nodes, weights = gaussian_rule(step, LARGEST_REACH)
-    return jnp.prod(_below(mean, deviation, label, nodes)[0], axis=-1) @ weights
+    return jnp.prod(_below(mean, deviation, label, nodes).probability, axis=-1) @ weights
 
 
 LARGEST_REACH = 6.0
@@ -145,20 +145,29 @@ _SMALLEST = 1e-30
 """Probabilities below it count as it, so that one can be taken out of a product by division."""
 
 
-def _below(mean: Array, deviation: Array, label: Array, nodes: np.ndarray) -> tuple[Array, Array, Array]:
-    """Probabilities ``[..., nodes, K]`` of the others being below, 1 for the label; where they are taken; and which it is."""
+class _Below(NamedTuple):
+    """Probabilities ``[..., nodes, K]`` of the others being below, 1 for the label; where; the bell there; which the label is."""
+
+    probability: Array
+    at: Array
+    bell: Array
+    is_label: Array
+
+
+def _below(mean: Array, deviation: Array, label: Array, nodes: np.ndarray) -> _Below:
     is_label = jnp.arange(mean.shape[-1]) == label[..., None]
     own_mean, own_deviation = (jnp.sum(jnp.where(is_label, values, 0.0), axis=-1) for values in (mean, deviation))
     f = own_mean[..., None] + own_deviation[..., None] * nodes
     at = (f[..., None] - mean[..., None, :]) / deviation[..., None, :]
-    return jnp.where(is_label[..., None, :], 1.0, jnp.maximum(ndtr(at), _SMALLEST)), at, is_label
+    probability, bell = ndtr_and_bell(at)
+    return _Below(jnp.where(is_label[..., None, :], 1.0, jnp.maximum(probability, _SMALLEST)), at, bell, is_label)
 
 
 def _largest_forward(mean: Array, deviation: Array, label: Array, step: float) -> tuple[Array, tuple[Array, Array, Array]]:
     nodes, weights = gaussian_rule(step, LARGEST_REACH)
-    below, at, is_label = _below(mean, deviation, label, nodes)
+    below, at, bell, is_label = _below(mean, deviation, label, nodes)
     all_below = jnp.prod(below, axis=-1)
-    density = jnp.exp(-0.5 * jnp.square(at)) / (jnp.sqrt(2.0 * jnp.pi) * deviation[..., None, :])
+    density = bell / (jnp.sqrt(2.0 * jnp.pi) * deviation[..., None, :])
     slope = jnp.where(is_label[..., None, :], 0.0, (all_below * weights)[..., None] / below * density)
     of_f = jnp.sum(slope, axis=-1)
     of_mean = jnp.where(is_label, jnp.sum(of_f, axis=-1, keepdims=True), -jnp.sum(slope, axis=-2))

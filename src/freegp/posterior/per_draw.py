@@ -5,12 +5,12 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 from freegp.kernels import Kernel
 from freegp.likelihoods import Likelihood
 from freegp.model import SparseGP
+from freegp.numerics.normal import ndtr
 from freegp.observations import draw_around
 from freegp.parameters import free_parameters, from_free, get_value
 from freegp.sparsity import curvature_and_loss

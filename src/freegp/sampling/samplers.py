@@ -94,7 +94,7 @@ class RotationHMC(InSiteCoordinates):
     """
 
     target_acceptance: float = 0.8
-    turn: float = 0.5 * math.pi
+    turn: float = 0.6 * math.pi
     jitter: float = 0.25
     most_sliced: int = 5
 
