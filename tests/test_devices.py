@@ -37,8 +37,8 @@ def test_a_home_that_cannot_be_written_to_is_no_error(tmp_path):
 
 def test_the_programs_own_choices_stand(tmp_path):
     code = "import freegp, jax; print(jax.config.jax_compilation_cache_dir, jax.device_count())"
-    own = {"JAX_COMPILATION_CACHE_DIR": "mine", "JAX_NUM_CPU_DEVICES": "3"}
-    assert output_of(code, XDG_CACHE_HOME=str(tmp_path), **own)[0] == "mine 3"
+    own = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "mine"), "JAX_NUM_CPU_DEVICES": "3"}
+    assert output_of(code, XDG_CACHE_HOME=str(tmp_path), **own)[0] == f"{tmp_path / 'mine'} 3"
     assert not (tmp_path / "freegp").exists()
 
 

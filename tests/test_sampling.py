@@ -231,6 +231,37 @@ class TestCoordinates:
         ):
             np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
 
+    @pytest.mark.parametrize("held", ["z", "v"])
+    def test_slices_draw_the_parameter_given_what_is_held(self, held):
+        """One move over and over, against the density on a grid."""
+        given, y = PROBLEMS["Poisson"]
+        fit = fg.fit_gaussian(given, X, y, fg.NaturalGradient(max_steps=2), train_inducing=False)
+        target = site_coordinates(fit, jnp.asarray(X), jnp.asarray(y))
+        target = eqx.tree_at(lambda t: t.strength, target, jnp.asarray(0.3))
+        start = alternating.initial_state(target, jnp.full(target.num_dimensions, 0.3))
+        move = alternating.slice_given_values if held == "z" else alternating.slice_given_whitened
+
+        def again(carry, key):
+            moved, told = move(key, target, (carry, alternating.SliceInfo(jnp.asarray(0), jnp.asarray(False))))
+            return moved, (moved.held.zeta[0], told.num_values)
+
+        zetas, tries = jax.jit(lambda keys: jax.lax.scan(again, start, keys)[1])(jax.random.split(jax.random.key(0), 4000))
+        grid = jnp.linspace(-12.0, 12.0, 481)
+        z, _ = target.split(start.position)
+        v = target.place(start.position, jax.random.key(0)).whitened
+
+        def log_density(zeta):
+            if held == "z":
+                return target.log_density(jnp.append(z.ravel(), zeta))
+            return fg.log_density(fit.model, jnp.asarray(X), jnp.asarray(y), target.location + target.factor[0] * zeta, v)
+
+        weights = jax.nn.softmax(jax.vmap(log_density)(grid))
+        middle = grid @ weights
+        draws = np.asarray(zetas).reshape(2, -1)
+        assert_moments(draws, middle)
+        assert_moments((draws - middle) ** 2, jnp.square(grid - middle) @ weights)
+        assert np.mean(tries) < 4.0, "a level that is too high narrows slices to nothing"
+
     def test_contrasts_are_orthonormal(self):
         rows, common = contrasts(4)
         basis = np.concatenate([common[None], rows])
@@ -403,6 +434,22 @@ class TestRuns:
         np.testing.assert_array_equal(resumed.whitened, posterior.whitened)
         np.testing.assert_array_equal(resumed.free, posterior.free)
         np.testing.assert_array_equal(fg.resume(tmp_path / "run").free, posterior.free)
+
+    def test_a_clock_that_goes_backwards_changes_nothing(self, whole, tmp_path, monkeypatch):
+        """Chunks follow their numbers and not their dates, and durations are not differences of dates."""
+        given, y, fit, posterior = whole
+        dates = itertools.count(2_000_000_000, -3600)
+        monkeypatch.setattr(time, "time", lambda: float(next(dates)))
+        monkeypatch.setattr(time, "time_ns", lambda: next(dates) * 10**9)
+        fg.sample(given, X, y, fit=fit, run_dir=tmp_path / "run", **SETTINGS)
+        chunks = sorted((tmp_path / "run").glob("chunk-*.npz"))
+        chunks.pop().unlink()  # the last one is to be sampled anew
+        for chunk in chunks:
+            os.utime(chunk, (next(dates),) * 2)
+        resumed = fg.resume(tmp_path / "run")
+        np.testing.assert_array_equal(resumed.whitened, posterior.whitened)
+        np.testing.assert_array_equal(resumed.free, posterior.free)
+        assert 0.0 < resumed.seconds_sampling < resumed.seconds_total < 3600.0
 
     def test_a_damaged_chunk_is_redone(self, whole, tmp_path):
         given, y, fit, posterior = whole

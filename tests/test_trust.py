@@ -9,7 +9,7 @@ slow = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("name", "number"), [("Poisson", 10), *(pytest.param(name, 60, marks=slow) for name in sorted(LIKELIHOODS))]
+    ("name", "number"), [("Poisson", 6), *(pytest.param(name, 60, marks=slow) for name in sorted(LIKELIHOODS))]
 )
 def test_ranks_of_the_truth_are_uniform(name, number):
     ranks = calibration.simulate(name, number)
@@ -36,7 +36,7 @@ def test_more_points_come_near_the_full_process():
     assert max(distances[coverage.SIZES[-1]]) < 0.2
 
 
-@pytest.mark.parametrize("number", [400, pytest.param(10_000, marks=slow)])
+@pytest.mark.parametrize("number", [200, pytest.param(10_000, marks=slow)])
 def test_damaged_files_are_read_or_refused_in_a_sentence(number, tmp_path):
     outcome = fuzz.fuzz(tmp_path, number)
     assert outcome.failures == []
