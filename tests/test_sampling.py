@@ -237,7 +237,8 @@ class TestCoordinates:
         given, y = PROBLEMS["Poisson"]
         fit = fg.fit_gaussian(given, X, y, fg.NaturalGradient(max_steps=2), train_inducing=False)
         target = site_coordinates(fit, jnp.asarray(X), jnp.asarray(y))
-        target = eqx.tree_at(lambda t: t.strength, target, jnp.asarray(0.3))
+        narrow = 0.3 * target.factor  # so that the ellipses are narrower than what is sliced, which they must not show
+        target = eqx.tree_at(lambda t: (t.strength, t.factor), target, (jnp.asarray(0.3), narrow))
         start = alternating.initial_state(target, jnp.full(target.num_dimensions, 0.3))
         move = alternating.slice_given_values if held == "z" else alternating.slice_given_whitened
 
