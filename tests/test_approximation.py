@@ -116,6 +116,33 @@ def test_frozen_phase_leaves_parameters_alone():
     assert fit.model.parameter_values() == pytest.approx({"kernel.variance": 1.2, "kernel.lengthscales": 0.8})
 
 
+class TestStart:
+    """A fit that goes on from another."""
+
+    @pytest.mark.parametrize("method", ["sites", "lbfgs"])
+    def test_what_was_found_is_kept(self, method):
+        given, y = PROBLEMS["StudentT"]
+        whole = fg.fit_gaussian(given, X, y, train_inducing=False)
+        again = fg.fit_gaussian(given, X, y, method, train_inducing=False, start=whole)
+        assert again.elbo > whole.elbo - 1e-3
+        assert again.trace[0] > whole.elbo - 10.0, "it begins where the other ended"
+        assert len(again.trace) < len(fg.fit_gaussian(given, X, y, method, train_inducing=False).trace)
+
+    def test_minibatches_in_stages(self):
+        given, y = PROBLEMS["Bernoulli"]
+        first = fg.fit_gaussian(given, X, y, fg.AdaDelta(batch_size=30, num_steps=100, frozen_steps=50))
+        second = fg.fit_gaussian(given, X, y, fg.AdaDelta(batch_size=30, num_steps=1, frozen_steps=0), start=first)
+        assert abs(second.elbo - first.elbo) < 1.0
+        np.testing.assert_allclose(second.model.inducing_inputs, first.model.inducing_inputs, atol=0.02)
+        np.testing.assert_allclose(second.mean, first.mean, atol=0.1)
+
+    def test_of_another_model(self):
+        given, y = PROBLEMS["Poisson"]
+        fit = fg.fit_gaussian(given, X, y, NaturalGradient(max_steps=1), train_inducing=False)
+        with pytest.raises(ValueError, match="start is a fit of another model"):
+            fg.fit_gaussian(given._replace(fixed=["kernel"]), X, y, start=fit)
+
+
 class TestBound:
     def test_gradient_of_the_site_bound(self):
         given, y = PROBLEMS["Poisson"]

@@ -41,11 +41,11 @@ class Direct(eqx.Module):
         return sites_from_gaussian(problem.at(self.position), q.mean, q.covariance)
 
 
-def _start(problem: Problem, key: PRNGKeyArray) -> Direct:
-    """The mean at random, as in the paper, and the covariance of the prior."""
-    M, P = problem.model.num_inducing, problem.model.num_latents
-    mean = 0.01 * jax.random.normal(key, (M, P))
-    return Direct(mean, jnp.broadcast_to(jnp.eye(M), (P, M, M)), problem.start())
+def _start(outcome: Outcome, key: PRNGKeyArray) -> Direct:
+    """Where the outcome stands, the prior or an earlier fit, with a mean that is moved a little at random, as in the paper."""
+    q = outcome.sites.gaussian()
+    mean = q.mean + 0.01 * jax.random.normal(key, q.mean.shape)
+    return Direct(mean, jnp.linalg.cholesky(q.covariance), outcome.position)
 
 
 def _objective(problem: Problem, direct: Direct, scale: float = 1.0) -> Float[Array, ""]:
@@ -66,7 +66,7 @@ class LBFGS:
 
     def run(self, problem: Problem, outcome: Outcome, key: PRNGKeyArray, show: bool) -> None:
         """Fit, keeping the outcome up to date."""
-        direct = _start(problem, key)
+        direct = _start(outcome, key)
         phases = ((False, self.frozen_steps), (outcome.position.size > 0, self.max_steps))
 
         def follow(latest: Direct, value: float) -> None:
@@ -124,7 +124,7 @@ class AdaDelta:
     def run(self, problem: Problem, outcome: Outcome, key: PRNGKeyArray, show: bool) -> None:
         """Fit, keeping the outcome up to date."""
         key_start, key_batches = jax.random.split(key)
-        direct = _start(problem, key_start)
+        direct = _start(outcome, key_start)
         optimizer = optax.adadelta(self.learning_rate, self.decay, self.epsilon)
         state = optimizer.init(direct)
         chunk = min(50, self.num_steps)

@@ -24,6 +24,7 @@ from freegp.approximation.words import loss_in_words
 from freegp.devices import make_room, one_blas_thread
 from freegp.inducing import Automatic, KMeans
 from freegp.model import SparseGP
+from freegp.parameters import free_parameters
 from freegp.sparsity import Sparsity
 from freegp.validation import check_training_data
 
@@ -48,6 +49,7 @@ def fit_gaussian(
     train_inducing: bool = True,
     seed: int = 0,
     progress: bool = True,
+    start: GaussianFit | None = None,
 ) -> GaussianFit:
     """Fit q(v) = N(m, S), the parameters (to the mode of bound plus log prior, in free coordinates) and the inducing inputs.
 
@@ -65,15 +67,32 @@ def fit_gaussian(
         For the placement, the start and the minibatches.
     progress
         Whether to show a bar while it runs.
+    start
+        A fit of this model to go on from, with its parameters, inducing inputs and q(v).
 
-    An interruption by Ctrl-C ends the fit where it is, with status "ran out".
+    An interruption by Ctrl-C ends the fit where it is, with status "ran out"; given as ``start``, it is taken up from there.
     """
     make_room()
     run = Run(_settings(method), train_inducing, seed, progress)
+    if start is not None:
+        _check_start(model, start)
+        model = start.model
     X, y = check_training_data(model, X, y)
     begun = time.perf_counter()
-    fit = _fit_growing(model, model.inducing, X, y, run) if isinstance(model.inducing, Automatic) else _fit(model, X, y, run)[0]
+    if isinstance(model.inducing, Automatic):
+        fit = _fit_growing(model, model.inducing, X, y, run)
+    else:
+        fit = _fit(model, X, y, run, None if start is None else start.sites)[0]
     return dataclasses.replace(fit, seconds=time.perf_counter() - begun)
+
+
+def _check_start(model: SparseGP, start: GaussianFit) -> None:
+    ours, theirs = ([p.path for p in free_parameters(each)] for each in (model, start.model))
+    if ours != theirs or model.num_latents != start.model.num_latents:
+        raise ValueError(
+            f"start is a fit of another model: it has the free parameters {', '.join(theirs)} and {start.model.num_latents} "
+            f"latent function(s), this one has {', '.join(ours)} and {model.num_latents}; give a fit of this model, or none"
+        )
 
 
 @dataclass(frozen=True)
@@ -91,10 +110,10 @@ class Run:
         return size is None or size >= num_data
 
 
-def _fit(model: SparseGP, X: np.ndarray, y: np.ndarray, run: Run) -> tuple[GaussianFit, np.ndarray]:
-    """A fit with the points there are, and the curvature of each datum ``[N, P]``."""
+def _fit(model: SparseGP, X: np.ndarray, y: np.ndarray, run: Run, sites: Sites | None = None) -> tuple[GaussianFit, np.ndarray]:
+    """A fit with the points there are, from these sites or from none, and the curvature of each datum ``[N, P]``."""
     problem = Problem(model.prepared(X, run.seed), jnp.asarray(X), jnp.asarray(y), run.train_inducing)
-    outcome = Outcome(problem.start(), prior_sites(problem.model))
+    outcome = Outcome(problem.start(), prior_sites(problem.model) if sites is None else sites)
     try:
         run.settings.run(problem, outcome, jax.random.key(run.seed), run.progress)
     except KeyboardInterrupt:

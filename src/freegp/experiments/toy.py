@@ -20,7 +20,7 @@ READINGS = (
     "The scatter shows v, as the paper's does, at the index and in the two classes where its draws are most correlated.",
     "Conservative is measured by the share of the plotted square in which some class has a probability above 0.95.",
     "Without the file toy_multiclass.npz in the data folder, the data are drawn afresh from the same three Gaussians.",
-    "The paper's 10 000 draws are divided over several chains of the default sampler.",
+    "The paper has 10 000 draws of one chain; ours are several chains of the default sampler.",
 )
 
 
@@ -31,7 +31,7 @@ class Settings:
     num_train: int = 750
     num_inducing: int = 50
     cells: int = 80
-    num_samples: int = 2500
+    num_samples: int = 1000
     num_warmup: int = 500
     num_chains: int = 4
 
