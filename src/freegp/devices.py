@@ -10,9 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-SILENCED = "jaxlib" not in sys.modules or os.environ.get("TF_CPP_MIN_LOG_LEVEL") in ("2", "3")
+LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+if "jaxlib" not in sys.modules and os.environ.get(LOG_LEVEL) in (None, "1"):  # JAX's own choice, handed down to child processes
+    os.environ[LOG_LEVEL] = "2"
+SILENCED = "jaxlib" not in sys.modules or os.environ.get(LOG_LEVEL) in ("2", "3")
 """XLA warns of every program it reads back, unless told not to before it is loaded; its errors are still shown."""
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import jax  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
