@@ -243,6 +243,19 @@ class TestManyClasses:
         np.testing.assert_allclose(likelihood.predict_log_density(*rows), np.log(mixed), atol=1e-6)
         np.testing.assert_allclose(likelihood.predict_y(*rows[:2])[0][0], mixed, atol=1e-6)
 
+    @pytest.mark.parametrize("factor", [1.0, 1.09, 2.0])
+    def test_robust_max_of_ten(self, factor):
+        """Long steps where the deviations are alike, short ones elsewhere; against very short ones."""
+        rng = np.random.default_rng(0)
+        mean, variance = rng.normal(size=(300, 10)) * 2.5, np.exp(rng.uniform(0.0, 2.0 * math.log(factor), (300, 10)))
+        y, weights = rng.integers(0, 10, 300).astype(float), rng.normal(size=300)
+        values = [
+            jax.value_and_grad(lambda m, v, n=n: weights @ n.expected_log_prob(m, v, y), argnums=(0, 1))(mean, variance)
+            for n in (likelihoods.RobustMax(10), likelihoods.RobustMax(10, step=0.03))
+        ]
+        for got, expected in zip(*map(jax.tree.leaves, values), strict=True):
+            np.testing.assert_allclose(got, expected, atol=2e-5)
+
     @pytest.mark.parametrize("name", MULTI)
     def test_common_shift_changes_nothing(self, name):
         mean, variance, y = np.array([[0.3, -1.0, 2.0]]), np.full((1, 3), 0.7), np.array([1.0])

@@ -96,18 +96,24 @@ def site_bound(
 
 
 def site_update(
-    model: SparseGP, X: Float[Array, "N D"], y: Float[Array, " N"], sites: Sites, scale: float = 1.0
+    model: SparseGP,
+    X: Float[Array, "N D"],
+    y: Float[Array, " N"],
+    sites: Sites,
+    scale: float = 1.0,
+    concave: bool = False,
 ) -> tuple[Float[Array, ""], Sites]:
     """The bound at the given sites, and the sites to which a full natural-gradient step leads.
 
     The sites must stand in the model's own coordinates (`sites_at`).
     With ``g_n = dE_n/dmean_n`` and ``w_n = -2 dE_n/dvariance_n`` a full step (rate 1) is ``W = sum_n w_n a_n a_n^T`` and
     ``b = sum_n (g_n + w_n mu_n) a_n``, where ``a_n = R^-1 k_n``. Both are gradients of the data term in its projection, so
-    one streamed pass yields them: ``dE/dprecision = sum_n w_n k_n k_n^T / 2``, ``dE/dweights = sum_n g_n k_n``.
+    one streamed pass yields them: ``dE/dprecision = sum_n w_n k_n k_n^T / 2``, ``dE/dweights = sum_n g_n k_n``. With
+    ``concave`` no w_n is below zero, and so W is positive semi-definite; the mean where steps come to rest is the same.
     """
     q = sites.gaussian()
     projection = project_gaussian(sites.inverse_factors, q.mean, q.covariance)
-    value, slope = jax.value_and_grad(lambda p: scale * data_term(model, p, X, y))(projection)
+    value, slope = jax.value_and_grad(lambda p: scale * data_term(model, p, X, y, concave))(projection)
     curvature = 2.0 * slope.precision
     factors = jnp.broadcast_to(sites.inverse_factors, curvature.shape)
     linear = slope.weights + jnp.einsum("pab,bp->ap", curvature, projection.weights)

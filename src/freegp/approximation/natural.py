@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from freegp.approximation.gaussian import Sites, site_bound, site_update, sites_at
 from freegp.approximation.problem import Outcome, Problem
@@ -171,8 +171,15 @@ def _minibatch_steps(
         batch = problem.minibatch(jax.random.fold_in(key, count), size)
         model = batch.at(position)
         sites = sites_at(model, sites)
+        rate = settings.site_rate * decay(count)
         value, proposed = site_update(model, batch.X, batch.y, sites, scale)
-        sites = _kept_within_reach(sites.blended(proposed, settings.site_rate * decay(count)), sites)
+
+        def concave(before: Sites) -> Sites:
+            _, proposed = site_update(model, batch.X, batch.y, before, scale, concave=True)
+            return before.blended(proposed, rate)
+
+        ahead = sites.blended(proposed, rate)
+        sites = jax.lax.cond(_is_within_reach(ahead), lambda _: ahead, concave, sites)
 
         def loss(position: Array) -> Array:
             return -site_bound(batch.at(position), batch.X, batch.y, sites, scale) - problem.log_prior(position)
@@ -187,11 +194,10 @@ def _minibatch_steps(
     return position, sites, state, values
 
 
-def _kept_within_reach(sites: Sites, before: Sites) -> Sites:
-    """The sites after a noisy step, or those before it if it made q(v) no Gaussian, or one far wider than its prior.
+def _is_within_reach(sites: Sites) -> Bool[Array, ""]:
+    """Whether q(v) is a Gaussian, and none far wider than its prior.
 
-    It can where the likelihood is not log-concave and a minibatch's curvature is negative.
+    It may not be after a step where the likelihood is not log-concave and a minibatch's curvature is negative.
     """
     covariance = sites.gaussian().covariance
-    fine = jnp.max(jnp.diagonal(covariance, axis1=-2, axis2=-1)) < WIDEST  # false for NaN
-    return jax.tree.map(lambda new, old: jnp.where(fine, new, old), sites, before)
+    return jnp.max(jnp.diagonal(covariance, axis1=-2, axis2=-1)) < WIDEST  # false for NaN

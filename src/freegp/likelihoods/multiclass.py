@@ -53,6 +53,10 @@ def _pick(values: Array, y: Array) -> Array:
     return jnp.take_along_axis(values, y.astype(int)[..., None], axis=-1)[..., 0]
 
 
+ALIKE, COARSER = 1.1, 5.0 / 3.0
+"""Where latents' deviations are within this factor, as they are under a shared kernel while sampling, so much longer steps do."""
+
+
 class RobustMax(Multiclass):
     """The class of the largest latent with probability ``1 - epsilon``, any other with ``epsilon / (K - 1)`` (paper, sec. 4.4).
 
@@ -82,7 +86,10 @@ class RobustMax(Multiclass):
         return probability_of_largest(mean, positive_sqrt(variance), label, self.step)
 
     def _expected_log_prob(self, mean: Array, variance: Array, y: Array) -> Array:
-        p = self._largest(mean, variance, y)
+        deviation = positive_sqrt(variance)
+        ratio = jnp.max(jnp.max(deviation, axis=-1) / jnp.min(deviation, axis=-1), initial=1.0)
+        fine, coarse = (lambda *at, step=step: probability_of_largest(*at, step) for step in (self.step, COARSER * self.step))
+        p = jax.lax.cond(ratio < ALIKE, coarse, fine, mean, deviation, y)
         return p * jnp.log1p(-self.epsilon) + (1.0 - p) * jnp.log(self.epsilon / (self.num_classes - 1))
 
     def _predict_log_density(self, mean: Array, variance: Array, y: Array) -> Array:

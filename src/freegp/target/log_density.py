@@ -1,6 +1,7 @@
 """The log density of whitened inducing values v and parameters theta (paper eq. 7)."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PyTree
 
@@ -34,19 +35,33 @@ def _expected_log_likelihood(model: SparseGP, X: Array, y: Array, whitened: Arra
 
 
 def data_term(
-    model: SparseGP, projection: Projection, X: Float[Array, "N D"] | Inputs, y: Float[Array, " N"]
+    model: SparseGP, projection: Projection, X: Float[Array, "N D"] | Inputs, y: Float[Array, " N"], concave: bool = False
 ) -> Float[Array, ""]:
-    """The expected log likelihood under any projection of the inducing variables, streamed over the data."""
+    """The expected log likelihood under any projection of the inducing variables, streamed over the data.
+
+    With ``concave`` its slopes in the variances are zero where they would be positive, as they never are for a log-concave
+    likelihood.
+    """
 
     def term(parameters: tuple[SparseGP, Projection], rows: PyTree) -> Array:
         block_model, block_projection = parameters
         X_block, y_block, per_datum_block = rows
         mean, variance = marginals(block_model, block_projection, X_block)
+        variance = _never_gaining(variance) if concave else variance
         likelihood = eqx.combine(per_datum_block, block_model.likelihood)
         return likelihood.expected_log_prob(mean, variance, y_block)
 
     rows = (X, y, per_datum_part(model.likelihood))
     return streamed_sum(term, (model, projection), rows, model.block_size)
+
+
+@jax.custom_vjp
+def _never_gaining(variance: Float[Array, "B P"]) -> Float[Array, "B P"]:
+    """The variance itself, through which no positive slope passes."""
+    return variance
+
+
+_never_gaining.defvjp(lambda variance: (variance, None), lambda _, slope: (jnp.minimum(slope, 0.0),))
 
 
 def log_density(
