@@ -27,6 +27,7 @@ from freegp.tables import read_table
 OURS = (ValueError, TypeError, FileNotFoundError, OSError, FloatingPointError)
 """What a refusal may be, with a sentence; a class of its own is no better to whoever reads it."""
 LONGEST = 2000
+BATCH = 1000
 
 edits = st.lists(
     st.tuples(
@@ -164,22 +165,26 @@ def _kinds(whole: dict[str, Path]) -> list[Kind]:
 
 
 def _drive(strategy: st.SearchStrategy, check: Callable[[Any], None], number: int, with_seed: int) -> None:
-    """So many examples of a strategy; failures are noted by the check itself, so nothing is shrunk."""
-    wanted = settings(
-        max_examples=max(number, 1),
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    """So many examples of a strategy; failures are noted by the check itself, so nothing is shrunk.
 
-    @seed(with_seed)
-    @wanted
-    @given(strategy)
-    def each(example: Any) -> None:
-        check(example)
+    They come in batches, since hypothesis remembers all examples of one and is the slower the more there are.
+    """
+    for batch in range(0, max(number, 1), BATCH):
+        wanted = settings(
+            max_examples=max(min(BATCH, number - batch), 1),
+            database=None,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
 
-    each()
+        @seed(1000 * batch + with_seed)
+        @wanted
+        @given(strategy)
+        def each(example: Any) -> None:
+            check(example)
+
+        each()
 
 
 def _as_problem(path: Path) -> Any:
