@@ -115,6 +115,29 @@ def kills() -> Found:
     return killed.is_identical, [said]
 
 
+FAULTS = (
+    (
+        "damaged, missing, foreign and future files, full disks, read-only folders, a second process",
+        "tests/test_run_directory.py",
+    ),
+    ("damaged, foreign and future saved files, and what would execute code", "tests/test_saving.py"),
+    ("stopped, damaged and killed runs, and a clock that goes backwards", "tests/test_sampling.py::TestRuns"),
+    ("Ctrl-C and SIGTERM at the command line", "tests/test_cli.py::test_an_interruption_before_the_first_draws"),
+)
+
+
+def folders() -> Found:
+    """Folders and files at fault."""
+    rows, fine = [], True
+    for tried, tests in FAULTS:
+        command = [sys.executable, "-m", "pytest", "--override-ini=addopts=", "--tb=no", "-q", tests]
+        run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+        fine &= run.returncode == 0
+        rows.append(f"| {tried} | {run.stdout.strip().splitlines()[-1].strip('= ')} |")
+    said = "Tests, each of which makes one such fault, wants one clear sentence, and looks that nothing was overwritten."
+    return fine, [said, "\n".join(["| faults | tests |", "|---|---|", *rows])]
+
+
 def numbers() -> Found:
     """Bad numbers."""
     outcome = bad_numbers.sweep(150)
@@ -175,7 +198,7 @@ def _faults(failures: list[str]) -> list[str]:
 
 
 SECTIONS: dict[str, Callable[[], Found]] = {
-    section.__name__: section for section in (ranks, joint, intervals, bugs, kills, numbers, files, memory, audit)
+    section.__name__: section for section in (ranks, joint, intervals, bugs, kills, folders, numbers, files, memory, audit)
 }
 
 
