@@ -40,7 +40,7 @@ LIKELIHOODS = {
     "Poisson": lambda: fg.likelihoods.Poisson(),
     "Softmax": lambda: fg.likelihoods.Softmax(3),
 }
-SIZES = ((1, 1), (6, 2), (20, 1))
+SIZES = ((20, 1), (20, 1), (6, 2), (6, 2), (1, 1))
 """Rows and columns: few, so that programs are compiled once for many cases."""
 
 
@@ -104,19 +104,20 @@ class Case:
         return fg.SparseGP(kernel, LIKELIHOODS[self.likelihood](), inducing=self.num_inducing, priors=priors)
 
 
+# What is refused at once is rarer than the rest, or little else would be tried.
 cases = st.builds(
     Case,
     likelihood=st.sampled_from(sorted(LIKELIHOODS)),
     size=st.sampled_from(SIZES),
     seed=st.integers(0, 1000),
-    num_inducing=st.sampled_from([1, 4, 40]),
+    num_inducing=st.sampled_from([4] * 5 + [1, 40]),
     power_x=st.sampled_from([0.0, 0.0, 0.0, -8.0, -3.0, 3.0, 8.0]),
     power_y=st.sampled_from([0.0, 0.0, 0.0, -8.0, -3.0, 3.0, 8.0]),
     power_length=st.sampled_from([0.0, 0.0, 0.0, -6.0, 6.0]),
-    is_constant=st.booleans(),
-    has_duplicates=st.booleans(),
+    is_constant=st.sampled_from([False] * 4 + [True]),
+    has_duplicates=st.sampled_from([False] * 2 + [True]),
     is_single=st.booleans(),
-    odd=st.sampled_from(["none"] * 8 + ["nan", "inf", "nan in y", "text", "missing", "categories", "empty", "too short"]),
+    odd=st.sampled_from(["none"] * 40 + ["nan", "inf", "nan in y", "text", "missing", "categories", "empty", "too short"]),
     kernel=st.sampled_from(["RBF", "RBF", "RBF", "Matern12"]),
 )
 ALWAYS = (
