@@ -140,6 +140,13 @@ class TestDamage:
         with pytest.raises(saving.LoadError, match="checksum of array0"):
             fg.load(saved)
 
+    def test_a_sentence_is_one_line_whatever_it_quotes(self, saved):
+        """The names of arrays are the file's own."""
+        saved.write_bytes(saved.read_bytes().replace(b"array0.npy", b"arr\ny0.npy"))
+        with pytest.raises(saving.LoadError) as caught:
+            fg.load(saved)
+        assert str(caught.value).isprintable()
+
     def test_from_the_future(self, saved):
         rewrite(saved, lambda manifest, arrays: manifest.update(freegp=99))
         with pytest.raises(saving.LoadError, match="format 99"):

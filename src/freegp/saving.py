@@ -26,7 +26,10 @@ _T = TypeVar("_T", bound=type)
 
 
 class LoadError(ValueError):
-    """A file that is not ours, is damaged, or comes from a newer version."""
+    """A file that is not ours, is damaged, or comes from a newer version; on one line, whatever of the file is quoted in it."""
+
+    def __init__(self, sentence: str):
+        super().__init__("".join(character if character.isprintable() else "?" for character in sentence))
 
 
 def registered(cls: _T) -> _T:
