@@ -142,7 +142,9 @@ class TestDamage:
 
     def test_a_sentence_is_one_line_whatever_it_quotes(self, saved):
         """The names of arrays are the file's own."""
-        saved.write_bytes(saved.read_bytes().replace(b"array0.npy", b"arr\ny0.npy"))
+        content = bytearray(saved.read_bytes().replace(b"array0.npy", b"arr\ny0.npy"))
+        content[content.index(b"arr\ny0.npy") + 100] ^= 1
+        saved.write_bytes(content)
         with pytest.raises(saving.LoadError) as caught:
             fg.load(saved)
         assert str(caught.value).isprintable()
