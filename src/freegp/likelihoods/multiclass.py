@@ -53,8 +53,8 @@ def _pick(values: Array, y: Array) -> Array:
     return jnp.take_along_axis(values, y.astype(int)[..., None], axis=-1)[..., 0]
 
 
-ALIKE, COARSER = 1.1, 5.0 / 3.0
-"""Where latents' deviations are within this factor, as they are under a shared kernel while sampling, so much longer steps do."""
+ALIKE, STEP_IF_ALIKE = 1.1, 0.5
+"""Where latents' deviations are within this factor, as they are under a shared kernel while sampling, steps of this length do."""
 
 
 class RobustMax(Multiclass):
@@ -88,7 +88,8 @@ class RobustMax(Multiclass):
     def _expected_log_prob(self, mean: Array, variance: Array, y: Array) -> Array:
         deviation = positive_sqrt(variance)
         ratio = jnp.max(jnp.max(deviation, axis=-1) / jnp.min(deviation, axis=-1), initial=1.0)
-        fine, coarse = (lambda *at, step=step: probability_of_largest(*at, step) for step in (self.step, COARSER * self.step))
+        steps = self.step, max(self.step, STEP_IF_ALIKE)
+        fine, coarse = (lambda *at, step=step: probability_of_largest(*at, step) for step in steps)
         p = jax.lax.cond(ratio < ALIKE, coarse, fine, mean, deviation, y)
         return p * jnp.log1p(-self.epsilon) + (1.0 - p) * jnp.log(self.epsilon / (self.num_classes - 1))
 
