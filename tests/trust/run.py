@@ -23,8 +23,9 @@ from trust import bad_numbers, calibration, coverage, faults, fuzz, geweke, soak
 from trust.simulation import LIKELIHOODS  # noqa: E402
 
 RESULTS = ROOT / "results"
-Found = tuple[bool, list[str]]
-"""Whether all is well, and what to say of it, in paragraphs of Markdown."""
+VERDICTS = {True: "all is well", False: "**not well**", None: "could not be found out"}
+Found = tuple[bool | None, list[str]]
+"""Whether all is well (None where that could not be found out), and what to say of it, in paragraphs of Markdown."""
 
 
 def ranks() -> Found:
@@ -183,14 +184,14 @@ def audit() -> Found:
         packages = json.loads(run.stdout)["dependencies"]
     except (ValueError, KeyError):
         last = (run.stdout + run.stderr).strip().splitlines()[-1:]
-        return True, ["`pip-audit` could not be run (it needs the advisory database):", f"```\n{''.join(last)}\n```"]
+        return None, ["`pip-audit` could not be run (it needs the advisory database):", f"```\n{''.join(last)}\n```"]
     audited = [package for package in packages if "vulns" in package]
     faults = [f"{package['name']} {package['version']}: {vuln['id']}" for package in audited for vuln in package["vulns"]]
     said = (
         f"`pip-audit` over {len(packages)} packages: {len(audited)} could be looked up, {len(faults)} vulnerabilities are known. "
         "Where an index of its own stands in for PyPI, packages cannot be looked up: run it once where PyPI can be reached."
     )
-    return not faults, [said, *_faults(faults)]
+    return not faults if audited else None, [said, *_faults(faults)]
 
 
 def _faults(failures: list[str]) -> list[str]:
@@ -209,7 +210,7 @@ def main(chosen: list[str]) -> int:
     for name in chosen or list(SECTIONS):
         begun = time.perf_counter()
         is_well, said = SECTIONS[name]()
-        num_faulty += not is_well
+        num_faulty += is_well is False
         record = {
             "is_well": is_well,
             "said": said,
@@ -218,7 +219,7 @@ def main(chosen: list[str]) -> int:
             "versions": {package: version(package) for package in ("freegp", "jax", "hypothesis")},
         }
         (RESULTS / "trust" / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
-        print(f"{name}: {'well' if is_well else 'FAULTY'} after {record['seconds']} s", flush=True)
+        print(f"{name}: {VERDICTS[is_well]} after {record['seconds']} s", flush=True)
     (RESULTS / "trust.md").write_text(_page())
     return num_faulty
 
@@ -230,7 +231,7 @@ def _page() -> str:
         if path.exists():
             record = json.loads(path.read_text())
             title = (section.__doc__ or name).rstrip(".")
-            verdict = "all is well" if record["is_well"] else "**not well**"
+            verdict = VERDICTS[record["is_well"]]
             versions = ", ".join(f"{package} {number}" for package, number in record["versions"].items())
             parts += [
                 f"## {title}: {verdict}",
