@@ -384,6 +384,26 @@ def test_version():
     assert invoke("--version").output.startswith("freegp 0.")
 
 
+def test_parquet_is_fitted_and_predicted_both_ways_as_csv_is(fitted, tmp_path):
+    """A target and a column of categories; the run is the one fitted to the same table as CSV."""
+    data = trees().assign(alive=pd.Categorical(trees()["alive"]), site=pd.Categorical(trees()["site"]))
+    data.to_parquet(tmp_path / "trees.parquet")
+    options = ("--target", "alive", "--inducing", 5, "--samples", NUM_SAMPLES, "--warmup", 30, "--chains", 2)
+    result = invoke("fit", tmp_path / "trees.parquet", *options, "--out", tmp_path / "run")
+    assert result.exit_code in (0, 2), result.output
+    assert "left out: site (the same in every row)" in plain(result)
+    np.testing.assert_array_equal(draws_in(tmp_path / "run")["free"], draws_in(fitted[0])["free"])
+    found = invoke("predict", tmp_path / "run", tmp_path / "trees.parquet", "--out", tmp_path / "predictions.parquet")
+    assert found.exit_code == 0, found.output
+    again = pd.read_parquet(tmp_path / "predictions.parquet")
+    assert isinstance(again["alive"].dtype, pd.CategoricalDtype)
+    trees().to_csv(tmp_path / "trees.csv", index=False)
+    printed = invoke("predict", fitted[0], tmp_path / "trees.csv")
+    pd.testing.assert_frame_equal(
+        again.astype({"alive": str, "site": str}), pd.read_csv(io.StringIO(printed.stdout)), check_dtype=False
+    )
+
+
 class TestParquet:
     def test_a_table_comes_back_as_it_was(self, tmp_path):
         data = sine(5).assign(site=pd.Categorical(["a", "b", "a", "b", "a"]), gap=[1.0, np.nan, 2.0, 3.0, 4.0])
@@ -409,25 +429,6 @@ class TestParquet:
         data.to_parquet(tmp_path / "sine.parquet")
         options = ("--target", "count", "--out", tmp_path / "run")
         one_sentence(invoke("fit", tmp_path / "sine.parquet", *options), "'count'", "missing or infinite in data row 3")
-
-    def test_fit_and_predict_both_ways_agree_with_csv(self, fitted, tmp_path):
-        """A target and a column of categories; the run is the one fitted to the same table as CSV."""
-        data = trees().assign(alive=pd.Categorical(trees()["alive"]), site=pd.Categorical(trees()["site"]))
-        data.to_parquet(tmp_path / "trees.parquet")
-        options = ("--target", "alive", "--inducing", 5, "--samples", NUM_SAMPLES, "--warmup", 30, "--chains", 2)
-        result = invoke("fit", tmp_path / "trees.parquet", *options, "--out", tmp_path / "run")
-        assert result.exit_code in (0, 2), result.output
-        assert "left out: site (the same in every row)" in plain(result)
-        np.testing.assert_array_equal(draws_in(tmp_path / "run")["free"], draws_in(fitted[0])["free"])
-        found = invoke("predict", tmp_path / "run", tmp_path / "trees.parquet", "--out", tmp_path / "predictions.parquet")
-        assert found.exit_code == 0, found.output
-        again = pd.read_parquet(tmp_path / "predictions.parquet")
-        assert isinstance(again["alive"].dtype, pd.CategoricalDtype)
-        trees().to_csv(tmp_path / "trees.csv", index=False)
-        printed = invoke("predict", fitted[0], tmp_path / "trees.csv")
-        pd.testing.assert_frame_equal(
-            again.astype({"alive": str, "site": str}), pd.read_csv(io.StringIO(printed.stdout)), check_dtype=False
-        )
 
 
 @pytest.mark.parametrize(
