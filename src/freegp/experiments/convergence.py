@@ -33,7 +33,7 @@ READINGS = (
     "that they compare with the paper's; those a second are of all chains together, on the cores named below.",
     "PSRF is Gelman and Rubin's, from the first draw after tuning on, of the 20 variables with the fewest effective samples.",
     "The image and coal data are those of split 0.",
-    "The paper's chains have 5000 draws everywhere; ours have 1000 on the larger problems, where 5000 would take a day.",
+    "The paper's chains have 5000 draws everywhere; ours have 1000 on the larger problems, to save time.",
 )
 
 

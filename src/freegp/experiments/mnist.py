@@ -106,8 +106,8 @@ def _fitted(work: Workplace, settings: Settings, data: Labelled) -> list[fg.Gaus
     stages: list[fg.GaussianFit] = []
     for stage in range(settings.num_stages):
         method = fg.AdaDelta(settings.batch_size, steps, frozen_steps=0 if stages else settings.num_steps // 10)
-        before = {"start": stages[-1]} if stages else {}
-        stages.append(work.fit(f"digits-{stage}", model, data.X, data.y, method=method, seed=stage, **before))
+        start = stages[-1] if stages else None
+        stages.append(work.fit(f"digits-{stage}", model, data.X, data.y, method=method, seed=stage, start=start))
         work.say(f"stage {stage + 1} of {settings.num_stages}: bound {stages[-1].elbo:.0f}")
     return stages
 
