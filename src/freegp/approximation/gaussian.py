@@ -15,7 +15,7 @@ from freegp.model import SparseGP
 from freegp.numerics.linalg import inverse_cholesky, symmetrize
 from freegp.saving import registered
 from freegp.target.log_density import data_term
-from freegp.target.projection import covariances, project_gaussian, whitening
+from freegp.target.projection import Projection, covariances, project_gaussian, whitening
 
 
 class Gaussian(eqx.Module):
@@ -92,7 +92,8 @@ def site_bound(
     model: SparseGP, X: Float[Array, "N D"], y: Float[Array, " N"], sites: Sites, scale: float = 1.0
 ) -> Float[Array, ""]:
     """The bound where q(u) has these sites, at whatever parameters and inducing inputs the model has."""
-    return bound(model, X, y, sites_at(model, sites).gaussian(), scale)
+    here = sites_at(model, sites)
+    return nudged_bound(model, X, y, here, no_nudge(here), scale)[0]
 
 
 def site_update(
@@ -105,18 +106,83 @@ def site_update(
 ) -> tuple[Float[Array, ""], Sites]:
     """The bound at the given sites, and the sites to which a full natural-gradient step leads.
 
-    The sites must stand in the model's own coordinates (`sites_at`).
-    With ``g_n = dE_n/dmean_n`` and ``w_n = -2 dE_n/dvariance_n`` a full step (rate 1) is ``W = sum_n w_n a_n a_n^T`` and
-    ``b = sum_n (g_n + w_n mu_n) a_n``, where ``a_n = R^-1 k_n``. Both are gradients of the data term in its projection, so
-    one streamed pass yields them: ``dE/dprecision = sum_n w_n k_n k_n^T / 2``, ``dE/dweights = sum_n g_n k_n``. With
-    ``concave`` no w_n is below zero, and so W is positive semi-definite; the mean where steps come to rest is the same.
+    The sites must stand in the model's own coordinates (`sites_at`). With ``concave`` no datum's curvature is below zero, and
+    so the precision is positive semi-definite; the mean where steps come to rest is the same.
+    """
+
+    def value(nudge: Projection) -> tuple[Array, Projection]:
+        return nudged_bound(model, X, y, sites, nudge, scale, concave)
+
+    (at_sites, projection), slope = jax.value_and_grad(value, has_aux=True)(no_nudge(sites))
+    return at_sites, proposed_sites(sites, projection, slope)
+
+
+def nudged_bound(
+    model: SparseGP,
+    X: Float[Array, "N D"],
+    y: Float[Array, " N"],
+    sites: Sites,
+    nudge: Projection,
+    scale: float = 1.0,
+    concave: bool = False,
+) -> tuple[Float[Array, ""], Projection]:
+    """The bound under the projection of the sites and a nudge to it, and the projection.
+
+    The sites must stand in the model's own coordinates; as factors of u they are held. The slope in the nudge is what
+    `proposed_sites` asks for; one pass over the data yields it beside the slope in the model.
+    """
+    projection, divergence = _under_sites(covariances(model), jax.lax.stop_gradient(sites))
+    projection = jax.tree.map(jnp.add, projection, nudge)
+    return scale * data_term(model, projection, X, y, concave) - divergence, projection
+
+
+@jax.custom_vjp
+def _under_sites(Kuu: Float[Array, "K M M"], sites: Sites) -> tuple[Projection, Float[Array, ""]]:
+    """Projection and divergence from the prior of the q(u) with these sites, which stand in coordinates of Kuu.
+
+    Held as factors of u, they make the precision ``B = (Kuu + Lambda^-1)^-1``, and so ``dB = -B dKuu B``, the weights
+    ``w = B Lambda^-1 h``, ``dw = -B dKuu w``, and the divergence ``dKL = tr((B Kuu B + w w^T - 2 B Kuu w w^T) dKuu) / 2``.
     """
     q = sites.gaussian()
-    projection = project_gaussian(sites.inverse_factors, q.mean, q.covariance)
-    value, slope = jax.value_and_grad(lambda p: scale * data_term(model, p, X, y, concave))(projection)
+    return project_gaussian(sites.inverse_factors, q.mean, q.covariance), q.divergence_from_prior()
+
+
+def _under_sites_forward(Kuu: Array, sites: Sites) -> tuple[tuple[Projection, Array], tuple[Array, Projection, Sites]]:
+    projection, divergence = _under_sites(Kuu, sites)
+    return (projection, divergence), (Kuu, projection, sites)
+
+
+def _under_sites_backward(
+    residuals: tuple[Array, Projection, Sites], cotangents: tuple[Projection, Array]
+) -> tuple[Array, Sites]:
+    Kuu, (w, B), sites = residuals[0], (residuals[1].weights, residuals[1].precision), residuals[2]
+    of_projection, of_divergence = cotangents
+    means = jnp.einsum("pab,bp->ap", jnp.broadcast_to(Kuu, B.shape), w)
+    left = jnp.einsum("pab,bp->ap", B, of_projection.weights + of_divergence * means) - 0.5 * of_divergence * w
+    inner = B @ (symmetrize(of_projection.precision) - 0.5 * of_divergence * Kuu)
+    shared = Kuu.shape[0] == 1
+    of_Kuu = -jnp.einsum("pab,pbc->ac" if shared else "pab,pbc->pac", inner, B)
+    of_Kuu -= left @ w.T if shared else jnp.einsum("ap,bp->pab", left, w)
+    return symmetrize(of_Kuu.reshape(Kuu.shape)), jax.tree.map(jnp.zeros_like, sites)
+
+
+_under_sites.defvjp(_under_sites_forward, _under_sites_backward)
+
+
+def no_nudge(sites: Sites) -> Projection:
+    """None at all."""
+    return Projection(jnp.zeros_like(sites.linear), jnp.zeros_like(sites.precision))
+
+
+def proposed_sites(sites: Sites, projection: Projection, slope: Projection) -> Sites:
+    """The sites to which a full natural-gradient step leads, given the data term's slope in the projection.
+
+    With ``g_n = dE_n/dmean_n`` and ``w_n = -2 dE_n/dvariance_n`` a full step (rate 1) is ``W = sum_n w_n a_n a_n^T`` and
+    ``b = sum_n (g_n + w_n mu_n) a_n``, where ``a_n = R^-1 k_n``. Both are gradients of the data term in its projection:
+    ``dE/dprecision = sum_n w_n k_n k_n^T / 2``, ``dE/dweights = sum_n g_n k_n``.
+    """
     curvature = 2.0 * slope.precision
     factors = jnp.broadcast_to(sites.inverse_factors, curvature.shape)
     linear = slope.weights + jnp.einsum("pab,bp->ap", curvature, projection.weights)
     precision = symmetrize(factors @ curvature @ jnp.swapaxes(factors, -1, -2))
-    proposed = Sites(sites.inverse_factors, precision, jnp.einsum("pab,bp->ap", factors, linear))
-    return value - q.divergence_from_prior(), proposed
+    return Sites(sites.inverse_factors, precision, jnp.einsum("pab,bp->ap", factors, linear))

@@ -10,12 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from freegp.approximation.gaussian import Sites, site_bound, site_update, sites_at
+from freegp.approximation.gaussian import Sites, no_nudge, nudged_bound, proposed_sites, site_bound, site_update, sites_at
 from freegp.approximation.problem import Outcome, Problem
 from freegp.approximation.progress import FitProgress
 from freegp.approximation.search import ascend
+from freegp.target.projection import Projection
 
 WIDEST = 10.0
 DIVERGED = "diverged: the bound is not a number; standardise the inputs, or start from other parameter values"
@@ -28,8 +29,8 @@ class NaturalGradient:
     On all data (no ``batch_size``): at most ``max_steps`` of L-BFGS on the parameters and inducing inputs, of the bound at its
     best sites; at each point these are found by at most ``site_steps`` natural-gradient steps (shortened where the bound
     would fall) from the last ones. It has converged when a fresh start gains less than ``tolerance`` nats.
-    On minibatches: ``num_steps`` steps of rate ``site_rate`` on the sites and of Adam with ``learning_rate`` on the rest, the
-    first tenth of them on the sites alone, both rates falling to a tenth along a cosine.
+    On minibatches: ``num_steps`` steps of rate ``site_rate`` on the sites and of Adam with ``learning_rate`` on the rest, both
+    rates falling to a tenth along a cosine; the first tenth are on the sites alone, if they start from nothing.
     """
 
     max_steps: int = 300
@@ -125,11 +126,12 @@ def _run_minibatches(
     decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
     optimizer = optax.adam(lambda count: settings.learning_rate * decay(count))
     state = optimizer.init(outcome.position)
+    frozen_steps = 0 if jnp.any(outcome.sites.precision) else settings.num_steps // 10
     chunk = min(50, settings.num_steps)
     for start in range(0, settings.num_steps, chunk):
         counts = jnp.arange(start, min(start + chunk, settings.num_steps))
         position, sites, state, values = _minibatch_steps(
-            settings, optimizer, problem, outcome.position, outcome.sites, state, key, counts
+            settings, optimizer, problem, outcome.position, outcome.sites, state, key, counts, counts >= frozen_steps
         )
         if not bool(jnp.all(jnp.isfinite(values))):
             return outcome.end("diverged", f"{DIVERGED}, or smaller rates")
@@ -160,44 +162,47 @@ def _minibatch_steps(
     sites: Sites,
     state: optax.OptState,
     key: PRNGKeyArray,
-    counts: Array,
+    counts: Int[Array, " steps"],
+    moves: Bool[Array, " steps"],
 ) -> tuple[Array, Sites, optax.OptState, Array]:
     size = settings.batch_size or problem.num_data
     scale = problem.num_data / size
     decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
 
-    def step(carry: tuple[Array, Sites, optax.OptState], count: Array) -> tuple[tuple[Array, Sites, optax.OptState], Array]:
-        position, sites, state = carry
+    Carry = tuple[Array, Sites, optax.OptState]
+
+    def step(carry: Carry, number: tuple[Array, Array]) -> tuple[Carry, Array]:
+        (position, sites, state), (count, is_moving) = carry, number
         batch = problem.minibatch(jax.random.fold_in(key, count), size)
-        model = batch.at(position)
-        sites = sites_at(model, sites)
+        sites = sites_at(batch.at(position), sites)
         rate = settings.site_rate * decay(count)
-        value, proposed = site_update(model, batch.X, batch.y, sites, scale)
 
-        def concave(before: Sites) -> Sites:
-            _, proposed = site_update(model, batch.X, batch.y, before, scale, concave=True)
-            return before.blended(proposed, rate)
+        def objective(position: Array, nudge: Projection) -> tuple[Array, Projection]:
+            value, projection = nudged_bound(batch.at(position), batch.X, batch.y, sites, nudge, scale)
+            return value + problem.log_prior(position), projection
 
-        ahead = sites.blended(proposed, rate)
+        slopes = jax.value_and_grad(objective, argnums=(0, 1), has_aux=True)
+        (value, projection), (slope, of_projection) = slopes(position, no_nudge(sites))
+
+        def concave(sites: Sites) -> Sites:
+            _, proposed = site_update(batch.at(position), batch.X, batch.y, sites, scale, concave=True)
+            return sites.blended(proposed, rate)
+
+        ahead = sites.blended(proposed_sites(sites, projection, of_projection), rate)
         sites = jax.lax.cond(_is_within_reach(ahead), lambda _: ahead, concave, sites)
+        updates, new_state = optimizer.update(-slope, state, position)
+        position = jnp.where(is_moving, position + updates, position)
+        state = jax.tree.map(lambda new, old: jnp.where(is_moving, new, old), new_state, state)
+        return (position, sites, state), value
 
-        def loss(position: Array) -> Array:
-            return -site_bound(batch.at(position), batch.X, batch.y, sites, scale) - problem.log_prior(position)
-
-        updates, new_state = optimizer.update(jax.grad(loss)(position), state, position)
-        moves = count >= settings.num_steps // 10
-        position = jnp.where(moves, position + updates, position)
-        state = jax.tree.map(lambda new, old: jnp.where(moves, new, old), new_state, state)
-        return (position, sites, state), value + problem.log_prior(position)
-
-    (position, sites, state), values = jax.lax.scan(step, (position, sites, state), counts)
+    (position, sites, state), values = jax.lax.scan(step, (position, sites, state), (counts, moves))
     return position, sites, state, values
 
 
 def _is_within_reach(sites: Sites) -> Bool[Array, ""]:
-    """Whether q(v) is a Gaussian, and none far wider than its prior.
+    """Whether q(v) is a Gaussian, and in no direction far wider than its prior: whether ``I + W`` is above ``I / WIDEST``.
 
     It may not be after a step where the likelihood is not log-concave and a minibatch's curvature is negative.
     """
-    covariance = sites.gaussian().covariance
-    return jnp.max(jnp.diagonal(covariance, axis1=-2, axis2=-1)) < WIDEST  # false for NaN
+    rest = sites.precision + (1.0 - 1.0 / WIDEST) * jnp.eye(sites.precision.shape[-1])
+    return jnp.all(jnp.isfinite(jnp.linalg.cholesky(rest)))

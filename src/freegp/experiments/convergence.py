@@ -1,7 +1,7 @@
 """How fast the samplers converge (paper, section 4.1, and the supplement)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,10 +39,11 @@ READINGS = (
 
 @dataclass(frozen=True)
 class Settings:
-    """How much of it to do: which problems, and how many draws of each chain on each."""
+    """How much of it to do: which problems, with how many draws of each chain."""
 
-    problems: tuple[str, ...] = ("coal", "image-isotropic", "image-ARD", "toy-isotropic", "toy-ARD")
-    num_samples: tuple[int, ...] = (5000, 1000, 1000, 1000, 1000)
+    num_samples: dict[str, int] = field(
+        default_factory=lambda: {"coal": 5000, "image-isotropic": 1000, "image-ARD": 1000, "toy-isotropic": 1000, "toy-ARD": 1000}
+    )
     coal_inducing: int = 30
     image_inducing: int = 100
     image_train: int = 1000
@@ -55,8 +56,7 @@ class Settings:
 
 FULL = Settings()
 QUICK = Settings(
-    problems=("coal",),
-    num_samples=(200,),
+    num_samples={"coal": 200},
     coal_inducing=15,
     num_rounds=8,
     draws_per_round=15,
@@ -97,7 +97,7 @@ def samplers(settings: Settings) -> dict[str, Any]:
 def run(work: Workplace, settings: Settings) -> Report:
     """Every problem with every sampler, and a picture of each problem."""
     found: dict[str, dict[str, Values]] = {}
-    for name, num_samples in zip(settings.problems, settings.num_samples, strict=True):
+    for name, num_samples in settings.num_samples.items():
         given = problem(name, settings, work)
         found[name] = {
             which: work.part(f"{name}-{which}", _task(work, settings, num_samples, name, which, sampler, given))

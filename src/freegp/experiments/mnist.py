@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import ArrayLike
 from matplotlib.figure import Figure
 from sklearn.cluster import MiniBatchKMeans
 
@@ -15,14 +16,15 @@ import freegp as fg
 from freegp.experiments.data import Labelled, load_mnist
 from freegp.experiments.tables import Report, Row
 from freegp.experiments.workplace import Values, Workplace, efficiency
+from freegp.parameters import to_free
 
 READINGS = (
     "M = 500, as the paper says; settings published with it have 467.",
     "Pixels that are the same in all training images are left out; they carry nothing.",
     "k-means runs on the pixels as they are, in minibatches.",
     "Priors of the covariance parameters are not stated in the paper: ours are freegp's log-normals around the starting values.",
-    "The Gaussian approximation is fitted by AdaDelta on minibatches, as in the paper; the first tenth moves q(v) alone. "
-    "AdaDelta forgets its steps between stages, as it does within ten of them anyway.",
+    "The Gaussian approximation is fitted on minibatches of the paper's size, with natural gradients for q(v) and Adam for the "
+    "rest where the paper has AdaDelta for all; rates start anew in each stage.",
     "Of theta the chains move the variance and one factor of all lengthscales, whose ratios stay those of the fit: the paper "
     "does not say whether all of them moved.",
     "Seconds a gradient are those of value and gradient of the log density over all images on all cores, the least of three; "
@@ -40,10 +42,10 @@ class Settings:
     pooling: int = 1
     num_inducing: int = 500
     batch_size: int = 1000
-    num_steps: int = 6000
-    num_stages: int = 6
+    num_steps: int = 2400
+    num_stages: int = 3
     lengthscale: float = 10.0
-    num_samples: int = 500
+    num_samples: int = 150
     num_warmup: int = 150
     num_chains: int = 2
 
@@ -100,12 +102,12 @@ def run(work: Workplace, settings: Settings) -> Report:
 
 
 def _fitted(work: Workplace, settings: Settings, data: Labelled) -> list[fg.GaussianFit]:
-    """The fit, in stages that are kept, so that one that was stopped goes on from the last; q(v) moves alone at first."""
+    """The fit, in stages that are kept, so that one that was stopped goes on from the last."""
     model = model_of(_centres(data.X, settings.num_inducing), np.full(data.X.shape[1], settings.lengthscale))
     steps = settings.num_steps // settings.num_stages
     stages: list[fg.GaussianFit] = []
     for stage in range(settings.num_stages):
-        method = fg.AdaDelta(settings.batch_size, steps, frozen_steps=0 if stages else settings.num_steps // 10)
+        method = fg.NaturalGradient(batch_size=settings.batch_size, num_steps=steps)
         start = stages[-1] if stages else None
         stages.append(work.fit(f"digits-{stage}", model, data.X, data.y, method=method, seed=stage, start=start))
         work.say(f"stage {stage + 1} of {settings.num_stages}: bound {stages[-1].elbo:.0f}")
@@ -126,14 +128,14 @@ def in_lengthscales(fit: fg.GaussianFit, data: Labelled) -> tuple[fg.GaussianFit
     return replace(fit, model=model), scaled
 
 
-def _gradient_seconds(model: fg.SparseGP, data: Labelled, free: np.ndarray, whitened: np.ndarray) -> float:
-    """Of one value and gradient of the log density over all the data."""
-    X = model.with_distances(jnp.asarray(data.X))
+def _gradient_seconds(model: fg.SparseGP, data: Labelled, whitened: ArrayLike) -> float:
+    """Of one value and gradient of the log density over all the data, at the model's own parameters."""
+    X, free = model.with_distances(jnp.asarray(data.X)), to_free(model)
     gradient = jax.jit(jax.value_and_grad(lambda free, v, X, y: fg.log_density(model, X, y, free, v), argnums=(0, 1)))
     times = []
     for _ in range(4):  # the first compiles
         begun = time.perf_counter()
-        jax.block_until_ready(gradient(jnp.asarray(free), jnp.asarray(whitened), X, jnp.asarray(data.y)))
+        jax.block_until_ready(gradient(free, jnp.asarray(whitened), X, jnp.asarray(data.y)))
         times.append(time.perf_counter() - begun)
     return min(times[1:])
 
@@ -145,20 +147,21 @@ def _scores(result: fg.GaussianFit | fg.Posterior, data: Labelled) -> Values:
 
 
 def _sampled(work: Workplace, settings: Settings, fit: fg.GaussianFit, data: Labelled) -> Values:
-    fit, data = in_lengthscales(fit, data)
+    common, scaled = in_lengthscales(fit, data)
     posterior = work.sample(
         "digits",
-        fit,
-        data.X,
-        data.y,
+        common,
+        scaled.X,
+        scaled.y,
         num_samples=settings.num_samples,
         num_warmup=settings.num_warmup,
         num_chains=settings.num_chains,
     )
     cost = efficiency(posterior)
-    return _scores(posterior, data) | {
+    return _scores(posterior, scaled) | {
         "seconds": posterior.seconds_total,
-        "seconds a gradient": _gradient_seconds(posterior.model, data, posterior.free[0, -1], posterior.whitened[0, -1]),
+        "seconds a gradient": _gradient_seconds(common.model, scaled, common.mean),
+        "the same, ARD": _gradient_seconds(fit.model, data, fit.mean),
         "ESS": cost.ess,
         "draws": posterior.num_chains * posterior.num_draws,
         "peak memory (GiB)": peak_memory(),
@@ -208,7 +211,8 @@ def _report(gaussian: Values, free_form: Values) -> Report:
         Row("test accuracy, free-form", "98.04 %", f"{100 * free_form['accuracy']:.2f} %", free_form["seconds"]),
         Row("mean test log density, Gaussian", "-0.068", f"{gaussian['log density']:.4f}"),
         Row("mean test log density, free-form", "-0.064", f"{free_form['log density']:.4f}"),
-        Row("seconds a gradient", "0.4", f"{free_form['seconds a gradient']:.3g}"),
+        Row("seconds a gradient, one factor of all lengthscales", "", f"{free_form['seconds a gradient']:.3g}"),
+        Row("the same, a lengthscale for each pixel", "0.4", f"{free_form['the same, ARD']:.3g}"),
         Row("draws; fewest effective", "1000", f"{free_form['draws']}; {free_form['ESS']:.3g}"),
         Row("peak memory (GiB)", "", f"{free_form['peak memory (GiB)']:.2f}"),
     ]

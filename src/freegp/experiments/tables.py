@@ -72,4 +72,6 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{entry} ({name})" for name, entry in value.items())
     return ", ".join(str(entry) for entry in value) if isinstance(value, list) else str(value)
