@@ -11,13 +11,14 @@ from threadpoolctl import threadpool_limits
 
 import freegp as fg
 from freegp.diagnostics import statistics
+from freegp.numerics.stacks import whitening
 from freegp.parameters import from_free, to_free
 from freegp.sampling import gibbs, paper, rotation
 from freegp.sampling.chains import chain_keys, chain_mesh
 from freegp.sampling.plain import plain_coordinates
 from freegp.sampling.tuning import Search, grid_of, log_axis, log_axis_of_integers, squared_jumps
 from freegp.target.kept import latent_means
-from freegp.target.projection import covariances, marginals, project_whitened, unwhiten, whitening
+from freegp.target.projection import covariances, marginals, project_whitened, unwhiten
 
 runner = importlib.import_module("freegp.sampling.runner")
 

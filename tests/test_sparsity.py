@@ -6,8 +6,9 @@ from reference import kernel_matrix, rbf
 import freegp as fg
 from freegp.approximation.words import loss_in_words
 from freegp.diagnostics import diagnose
+from freegp.numerics.stacks import whitening
 from freegp.sparsity import Sparsity, _greedy_losses, curvature_and_loss, judge, suggested_size
-from freegp.target.projection import covariances, project_whitened, whitening
+from freegp.target.projection import covariances, project_whitened
 
 X = np.sort(np.random.default_rng(0).uniform(0, 10, (60, 1)), axis=0)
 Z = np.linspace(0, 10, 8)[:, None]

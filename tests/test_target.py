@@ -193,11 +193,11 @@ def test_distances_that_are_kept_change_neither_value_nor_gradient():
         fg.kernels.RBF(1.0, 6.0) * fg.kernels.Linear() + fg.kernels.Matern32(0.5, 3.0, active_dims=(0, 1)) + fg.kernels.White()
     )
     model = fg.SparseGP(kernel, fg.likelihoods.Poisson(), inducing=X[:5], block_size=8).prepared(X)
-    kept = model.with_distances(X)
-    assert kept.distances.shape == (30, 5)
+    kept = model.with_known(X)
+    assert kept.known.shape == (30, 5)
     free = to_free(model) + 0.1
     both = jax.value_and_grad(lambda free, v, X: fg.log_density(model, X, y, free, v), argnums=(0, 1))
     for got, expected in zip(jax.tree.leaves(both(free, v, kept)), jax.tree.leaves(both(free, v, X)), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-10)
     one_each = fg.SparseGP(fg.kernels.RBF(1.0, np.full(40, 6.0)), fg.likelihoods.Poisson(), inducing=X[:5])
-    assert one_each.with_distances(X) is X, "with a lengthscale for each column there is nothing to keep"
+    assert one_each.with_known(X) is X, "with a lengthscale for each column there is nothing to keep"

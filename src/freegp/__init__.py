@@ -13,7 +13,7 @@ configure()
 
 from freegp import datasets, kernels, likelihoods, priors  # noqa: E402
 from freegp.approximation import LBFGS, AdaDelta, GaussianFit, NaturalGradient, fit_gaussian  # noqa: E402
-from freegp.inducing import Automatic, Grid, InducingPoints, KMeans, Subset  # noqa: E402
+from freegp.inducing import Automatic, Grid, HilbertFeatures, HilbertSpace, InducingPoints, KMeans, Subset  # noqa: E402
 from freegp.model import SparseGP  # noqa: E402
 from freegp.posterior import Posterior  # noqa: E402
 from freegp.sampling import NUTS, Gibbs, PaperHMC, RotationHMC, read_run, resume, sample  # noqa: E402
@@ -63,6 +63,8 @@ __all__ = [
     "GaussianFit",
     "Gibbs",
     "Grid",
+    "HilbertFeatures",
+    "HilbertSpace",
     "InducingPoints",
     "InducingSweep",
     "KMeans",

@@ -1,13 +1,14 @@
-"""Inducing inputs, and where to put them.
+"""Inducing variables: points and where to put them, and features.
 
-What the model needs of an inducing variable is its covariance with itself and with the data. Points are the first kind; others
-(Fourier or Hilbert-space features) answer the same two questions.
+What the model needs of inducing variables is their covariance with themselves and with the data. Points have a matrix; features
+that are independent of each other have a diagonal, and carry the process by functions in which no parameter occurs.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -23,11 +24,15 @@ MANY_COLUMNS = 32
 """From so many input columns on, distances to inducing inputs that stay are worth keeping."""
 
 
+SMALLEST = 1e-12
+"""Variance of a feature, in units of the largest, below which it is not told from zero."""
+
+
 class Inputs(eqx.Module):
-    """Data inputs with their squared distances to inducing inputs that stay where they are; stands for X where Kuf is made."""
+    """Data inputs with what of the basis no parameter changes: distances to points that stay, or features. It stands for X."""
 
     X: Float[Array, "N D"]
-    distances: Float[Array, "N M"]
+    known: Float[Array, "N M"]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -43,21 +48,32 @@ def rows_of(X: Float[Array, "N D"] | Inputs) -> Float[Array, "N D"]:
 class Inducing(eqx.Module):
     """M inducing variables, linear functions of the latent process."""
 
+    what: ClassVar[str]
+
     @property
     @abstractmethod
     def num_inducing(self) -> int:
         """M."""
 
+    @property
     @abstractmethod
-    def Kuu(self, kernel: Kernel) -> Float[Array, "M M"]:
-        """Their prior covariance."""
+    def num_columns(self) -> int:
+        """Of the inputs, D."""
+
+    @abstractmethod
+    def Kuu(self, kernel: Kernel) -> Float[Array, "M M"] | Float[Array, " M"]:
+        """Their prior covariance, or its diagonal where that is all there is of it."""
 
     @abstractmethod
     def Kuf(self, kernel: Kernel, X: Float[Array, "N D"] | Inputs) -> Float[Array, "M N"]:
         """Their prior covariance with the process at X."""
 
-    def with_distances(self, kernels: Sequence[Kernel], X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:
-        """X with what of Kuf does not depend on the kernels' parameters, if that spares work."""
+    def basis(self, kernel: Kernel, X: Float[Array, "N D"] | Inputs) -> Float[Array, "M N"]:
+        """The functions that carry the process: Kuf, or Kuu^-1 Kuf where Kuu is a diagonal."""
+        return self.Kuf(kernel, X)
+
+    def with_known(self, kernels: Sequence[Kernel], X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:
+        """X with what of the basis does not depend on the kernels' parameters, if that spares work."""
         return X
 
 
@@ -65,31 +81,90 @@ class Inducing(eqx.Module):
 class InducingPoints(Inducing):
     """Values of the process at M inputs Z."""
 
+    what: ClassVar[str] = "points"
     Z: Float[Array, "M D"] = eqx.field(converter=as_float)
 
     @property
     def num_inducing(self) -> int:  # noqa: D102
         return self.Z.shape[0]
 
+    @property
+    def num_columns(self) -> int:  # noqa: D102
+        return self.Z.shape[1]
+
     def Kuu(self, kernel: Kernel) -> Float[Array, "M M"]:  # noqa: D102
         return kernel(self.Z)
 
     def Kuf(self, kernel: Kernel, X: Float[Array, "N D"] | Inputs) -> Float[Array, "M N"]:  # noqa: D102
         if isinstance(X, Inputs):
-            return kernel.matrix_given(self.Z, X.X, X.distances.T)
+            return kernel.matrix_given(self.Z, X.X, X.known.T)
         return kernel(self.Z, X)
 
-    def with_distances(self, kernels: Sequence[Kernel], X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:  # noqa: D102
+    def with_known(self, kernels: Sequence[Kernel], X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:  # noqa: D102
         if X.shape[1] < MANY_COLUMNS or not any(kernel.uses_distances for kernel in kernels):
             return X
         return Inputs(X, squared_distances(X, self.Z))
 
 
-class Placement(Protocol):
-    """A way to choose Z once the data are known."""
+@registered
+class HilbertFeatures(Inducing):
+    """Coefficients of the process in the Laplacian's eigenfunctions on a box (Solin & Särkkä 2020), and of its level.
 
-    def place(self, X: np.ndarray, seed: int) -> np.ndarray:
-        """M inputs for data at X."""
+    ``f(x) = c + sum_j a_j phi_j(x)`` with ``a_j ~ N(0, S(w_j))``, S the kernel's spectral density, and products of sines
+    ``phi_j(x) = prod_d sin(w_jd (x_d - low_d)) / sqrt(L_d)``, ``w_jd = pi j_d / (2 L_d)``, L being half the box's width; row 0
+    of the numbers j, which is zero, stands for the level. The variables are c and a, with ``Kuu = S`` and ``Kuf = S phi``.
+    What is not carried by them, ``k(x, x) - sum_j S(w_j) phi_j(x)^2``, stays in the model as with points.
+    """
+
+    what: ClassVar[str] = "features"
+    numbers: Float[Array, "M D"] = eqx.field(converter=as_float)
+    low: Float[Array, " D"] = eqx.field(converter=as_float)
+    high: Float[Array, " D"] = eqx.field(converter=as_float)
+
+    @property
+    def num_inducing(self) -> int:  # noqa: D102
+        return self.numbers.shape[0]
+
+    @property
+    def num_columns(self) -> int:  # noqa: D102
+        return self.numbers.shape[1]
+
+    @property
+    def frequencies(self) -> Float[Array, "M D"]:
+        """W."""
+        return jnp.pi * self.numbers / (self.high - self.low)
+
+    def Kuu(self, kernel: Kernel) -> Float[Array, " M"]:  # noqa: D102
+        waves = kernel.spectral_density(self.frequencies[1:])
+        variances = jnp.concatenate([kernel.level[None], waves])
+        return variances + SMALLEST * jnp.max(waves)
+
+    def Kuf(self, kernel: Kernel, X: Float[Array, "N D"] | Inputs) -> Float[Array, "M N"]:  # noqa: D102
+        return self.Kuu(kernel)[:, None] * self.basis(kernel, X)
+
+    def basis(self, kernel: Kernel, X: Float[Array, "N D"] | Inputs) -> Float[Array, "M N"]:  # noqa: D102
+        return X.known.T if isinstance(X, Inputs) else self.features(X).T
+
+    def features(self, X: Float[Array, "N D"]) -> Float[Array, "N M"]:
+        """phi, a row for each input."""
+        angles = (X - self.low)[:, None, :] * self.frequencies[1:]
+        waves = jnp.prod(jnp.sin(angles) / jnp.sqrt(0.5 * (self.high - self.low)), axis=2)
+        return jnp.concatenate([jnp.ones((X.shape[0], 1)), waves], axis=1)
+
+    def with_known(self, kernels: Sequence[Kernel], X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:  # noqa: D102
+        return Inputs(X, self.features(X))
+
+    def grown(self, factor: float) -> "HilbertFeatures":
+        """On the same box, with frequencies so many times higher."""
+        counts = tuple(math.ceil(factor * number) for number in np.max(np.asarray(self.numbers), axis=0))
+        return HilbertFeatures(waves_up_to(counts), self.low, self.high)
+
+
+class Placement(Protocol):
+    """A way to choose inducing variables once the data are known."""
+
+    def place(self, X: np.ndarray, seed: int) -> np.ndarray | Inducing:
+        """M points for data at X, or other inducing variables."""
 
 
 @registered
@@ -127,9 +202,7 @@ class Grid:
 
     def place(self, X: np.ndarray, seed: int) -> np.ndarray:
         """Grid points, the range's ends among them."""
-        counts = (self.num_points,) * X.shape[1] if isinstance(self.num_points, int) else tuple(self.num_points)
-        if len(counts) != X.shape[1]:
-            raise ValueError(f"Grid has {len(counts)} counts for {X.shape[1]} input columns; give one for each, or one number")
+        counts = counts_of_columns(self.num_points, X.shape[1], "Grid")
         axes = [np.linspace(column.min(), column.max(), count) for column, count in zip(X.T, counts, strict=True)]
         return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
 
@@ -148,6 +221,32 @@ class Subset:
             raise ValueError(f"a subset of {self.num_inducing} was asked for, but the data have {len(distinct)} distinct rows")
         rows = np.random.default_rng(seed).choice(len(distinct), self.num_inducing, replace=False)
         return distinct[np.sort(rows)]
+
+
+@registered
+@dataclass(frozen=True)
+class HilbertSpace:
+    """Waves instead of points: `HilbertFeatures` on a box around the data, for smooth functions of one or two columns.
+
+    ``num_waves`` is the largest number of half waves along each column (or along all alike); of all products of them those
+    are taken whose frequency is at most as high. The box is ``boundary`` times as wide as the data are; it must be wider
+    by about the longest lengthscale, and predictions are made inside it. A gradient costs O(N M) and not O(N M^2).
+    """
+
+    num_waves: int | tuple[int, ...]
+    boundary: float = 1.5
+
+    def __post_init__(self) -> None:
+        if min(np.atleast_1d(self.num_waves)) < 1 or not self.boundary > 1.0:
+            raise ValueError(
+                f"num_waves must be 1 or more and boundary above 1, but they are {self.num_waves} and {self.boundary}"
+            )
+
+    def place(self, X: np.ndarray, seed: int) -> HilbertFeatures:
+        """The features of a box around X."""
+        numbers = waves_up_to(counts_of_columns(self.num_waves, X.shape[1], "HilbertSpace"))
+        middle, half = 0.5 * (X.max(axis=0) + X.min(axis=0)), 0.5 * self.boundary * np.ptp(X, axis=0)
+        return HilbertFeatures(numbers, middle - half, middle + half)
 
 
 @registered
@@ -175,9 +274,24 @@ class Automatic:
         return KMeans(min(30 * X.shape[1], 120, self.limit(X))).place(X, seed)
 
 
+def waves_up_to(counts: tuple[int, ...]) -> Float[Array, "M D"]:
+    """Numbers of half waves along each column: none, and those inside the ellipsoid that reaches so far along each."""
+    lattice = np.indices(counts).reshape(len(counts), -1).T
+    within = np.sum(np.square(lattice / np.maximum(np.array(counts) - 1, 1)), axis=1) <= 1.0
+    return jnp.asarray(np.concatenate([np.zeros((1, len(counts))), 1.0 + lattice[within]]))
+
+
+def counts_of_columns(counts: int | tuple[int, ...], num_columns: int, owner: str) -> tuple[int, ...]:
+    """One number for each column, of which one may stand for all."""
+    counts = (counts,) * num_columns if isinstance(counts, int) else tuple(counts)
+    if len(counts) != num_columns:
+        raise ValueError(f"{owner} has {len(counts)} counts for {num_columns} input columns; give one for each, or one number")
+    return counts
+
+
 def as_inducing(value: object) -> Inducing | Placement:
     """An int is k-means, an array is Z itself, "auto" is `Automatic`; inducing variables and placements are what they are."""
-    if isinstance(value, Inducing | KMeans | Grid | Subset | Automatic):
+    if isinstance(value, Inducing | KMeans | Grid | Subset | HilbertSpace | Automatic):
         return value
     if isinstance(value, str) and value == "auto":
         return Automatic()

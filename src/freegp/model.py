@@ -72,7 +72,7 @@ class SparseGP(eqx.Module):
         self._check()
 
     def __repr__(self) -> str:
-        size = f"{self.num_inducing} points" if isinstance(self.inducing, InducingPoints) else repr(self.inducing)
+        size = f"{self.num_inducing} {self.inducing.what}" if isinstance(self.inducing, Inducing) else repr(self.inducing)
         parts = [f"kernel={self.kernel!r}", f"likelihood={self.likelihood!r}", f"inducing={size}"]
         parts += [f"priors={dict(self.priors)!r}"] if self.priors else []
         parts += [f"fixed={list(self.fixed)!r}"] if self.fixed else []
@@ -120,7 +120,7 @@ class SparseGP(eqx.Module):
         """Z."""
         placed = self.placed
         if not isinstance(placed, InducingPoints):
-            raise ValueError(f"{type(placed).__name__} has no inducing inputs")
+            raise ValueError(f"{type(placed).__name__} have no inducing inputs; use inducing points")
         return placed.Z
 
     def prepared(self, X: np.ndarray, seed: int = 0) -> "SparseGP":
@@ -138,9 +138,9 @@ class SparseGP(eqx.Module):
         """The model with other inducing inputs."""
         return self._replace(inducing=InducingPoints(Z))
 
-    def with_distances(self, X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:
-        """X with its distances to the inducing inputs, where the kernels have use for them: for many evaluations with one Z."""
-        return self.placed.with_distances(self.kernels, X)
+    def with_known(self, X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:
+        """X with what of the basis no parameter changes (distances to points, features), where that spares work."""
+        return self.placed.with_known(self.kernels, X)
 
     def with_likelihood(self, likelihood: Likelihood) -> "SparseGP":
         """The model with another likelihood of the same parameters (another exposure, say)."""

@@ -14,11 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from freegp.inducing import HilbertFeatures
 from freegp.kernels import Kernel
 from freegp.model import SparseGP
+from freegp.numerics.stacks import Stack, whitening
 from freegp.parameters import from_free
 from freegp.target.blocks import per_datum_part, streamed_map
-from freegp.target.projection import Projection, marginals, project_whitened
+from freegp.target.projection import Projection, covariances, marginals, project_whitened
 
 FEW_NATS = 1.0
 """A loss of this many nats is let pass."""
@@ -28,8 +30,12 @@ MOST_ROWS = 1500
 """How many of the data the search for a better number looks at."""
 
 
+GROWTHS = (1.2, 1.5, 2.0, 3.0)
+"""How many times higher frequencies are looked at when features are too few."""
+
+
 class Sparsity(NamedTuple):
-    """What M inducing points lose.
+    """What M inducing variables lose.
 
     Attributes
     ----------
@@ -39,13 +45,16 @@ class Sparsity(NamedTuple):
         About how far that moves the parameter it moves most, in its posterior standard deviations: the covariance of parameter
         and loss over draws, to first order the shift of its mean if nothing were lost.
     num_inducing, suggested_inducing
-        M, and about how many points would lose little; None where these do, or where none short of all the data would.
+        M, and about how many would lose little; None where these do, or where none (of points: none short of all the data) would.
+    what
+        Points, or features.
     """
 
     nats_lost: float
     shift: float
     num_inducing: int
     suggested_inducing: int | None
+    what: str = "points"
 
     @property
     def matters(self) -> bool:
@@ -68,19 +77,21 @@ def judge(
     nats_lost, spread = float(np.mean(losses)), np.std(free, axis=0)
     centred = (free - np.mean(free, axis=0)) / np.where(spread > 0.0, spread, 1.0)
     shift = float(np.max(np.abs(centred.T @ (losses - nats_lost)) / len(losses), initial=0.0))
-    found = Sparsity(nats_lost, shift, model.num_inducing, None)
+    found = Sparsity(nats_lost, shift, model.num_inducing, None, model.placed.what)
     if not found.matters:
         return found
-    if model.num_inducing >= len(np.unique(X, axis=0)):
+    if found.what == "points" and model.num_inducing >= len(np.unique(X, axis=0)):
         return found._replace(suggested_inducing=model.num_inducing)
     weights = np.exp(np.minimum(losses - losses.max(), 0.0))
     unbiased = from_free(model, jnp.asarray(weights @ free / weights.sum()))
+    if isinstance(model.placed, HilbertFeatures):
+        return found._replace(suggested_inducing=suggested_features(unbiased, model.placed, X, curvature))
     return found._replace(suggested_inducing=suggested_size(unbiased, X, curvature))
 
 
 @eqx.filter_jit
 def curvature_and_loss(
-    model: SparseGP, inverse_factors: Float[Array, "K M M"], projection: Projection, X: Float[Array, "N D"], y: Float[Array, " N"]
+    model: SparseGP, inverse_factors: Stack, projection: Projection, X: Float[Array, "N D"], y: Float[Array, " N"]
 ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
     """``w`` and ``w gamma / 2`` of each datum and latent function, for whatever is said of the inducing values."""
     conditional = project_whitened(inverse_factors, jnp.zeros((inverse_factors.shape[-1], projection.weights.shape[1])))
@@ -108,6 +119,23 @@ def suggested_size(model: SparseGP, X: Float[np.ndarray, "N D"], curvature: Floa
     enough = np.flatnonzero(np.sum(curves, axis=0) <= 0.5 * FEW_NATS)
     size = max(int(enough[0]) if enough.size else len(rows), round(1.3 * model.num_inducing))
     return size if size < 0.9 * len(rows) else None
+
+
+def suggested_features(
+    model: SparseGP, features: HilbertFeatures, X: Float[np.ndarray, "N D"], curvature: Float[np.ndarray, "N P"]
+) -> int | None:
+    """About how many features on the same box would lose few nats at the model's parameters; None where too many would not."""
+    rows = np.linspace(0, len(X) - 1, min(len(X), MOST_ROWS)).astype(int)
+    weights = jnp.asarray(np.maximum(curvature[rows], 0.0) * (len(X) / len(rows)))
+    for growth in GROWTHS:
+        more = features.grown(growth)
+        conditional = project_whitened(
+            whitening(covariances(model.with_inducing(more))), jnp.zeros((more.num_inducing, weights.shape[1]))
+        )
+        _, variance = marginals(model.with_inducing(more), conditional, jnp.asarray(X[rows]))
+        if 0.5 * float(jnp.sum(weights * variance)) <= 0.5 * FEW_NATS:
+            return more.num_inducing
+    return None
 
 
 def _greedy_losses(kernel: Kernel, X: Float[np.ndarray, "R D"], weights: Float[np.ndarray, " R"]) -> Iterator[float]:

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from freegp.inducing import Inducing, InducingPoints
+from freegp.inducing import HilbertFeatures, Inducing, InducingPoints
 from freegp.model import SparseGP
 
 
@@ -56,9 +56,10 @@ def check_training_data(model: SparseGP, X: ArrayLike, y: ArrayLike) -> tuple[np
 def check_prediction_inputs(model: SparseGP, X: ArrayLike) -> np.ndarray:
     """Inputs to predict at with a fitted model."""
     X = check_inputs(X, "Xs")
-    num_columns = model.inducing_inputs.shape[1]
+    num_columns = model.placed.num_columns
     if X.shape[1] != num_columns:
         raise ValueError(f"Xs has {X.shape[1]} columns, but the model was fitted to {num_columns}; give the same columns")
+    _check_box(model.placed, X, "Xs")
     return X
 
 
@@ -89,9 +90,25 @@ def _check_inducing(model: SparseGP, X: np.ndarray) -> None:
             twin = Z[first[np.argmax(counts > 1)]]
             rows = np.flatnonzero((twin == Z).all(axis=1))[:2]
             raise ValueError(f"rows {rows[0]} and {rows[1]} of inducing are the same point; drop one (np.unique(Z, axis=0))")
+    if isinstance(model.inducing, HilbertFeatures):
+        num_columns = model.inducing.num_columns
+        if num_columns != X.shape[1]:
+            raise ValueError(f"the features have {num_columns} columns, but X has {X.shape[1]}; give the same columns")
+        _check_box(model.inducing, X, "X")
+        return
     asked = model.inducing.num_inducing if isinstance(model.inducing, Inducing) else getattr(model.inducing, "num_inducing", 0)
     if asked > X.shape[0]:
         raise ValueError(f"{asked} inducing points for {X.shape[0]} data; use inducing={X.shape[0]} or fewer")
+
+
+def _check_box(inducing: Inducing, X: np.ndarray, name: str) -> None:
+    if not isinstance(inducing, HilbertFeatures):
+        return
+    low, high = np.asarray(inducing.low), np.asarray(inducing.high)
+    outside = ((low > X) | (high < X)).any(axis=1)
+    if outside.any():
+        row = int(np.flatnonzero(outside)[0])
+        raise ValueError(f"row {row} of {name} is outside the box of the features; give HilbertSpace a larger boundary")
 
 
 def _numeric(values: ArrayLike, name: str) -> np.ndarray:

@@ -11,9 +11,10 @@ import numpy as np
 from scipy.stats import binom, chi2
 
 import freegp as fg
+from freegp.numerics.stacks import whitening
 from freegp.parameters import free_parameters, from_free
 from freegp.target.log_density import data_term
-from freegp.target.projection import covariances, project_whitened, whitening
+from freegp.target.projection import covariances, project_whitened
 from trust.simulation import draw_truth, full_model
 
 X = np.linspace(0.0, 4.0, 12)[:, None]

@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 import freegp as fg
+from freegp.numerics.stacks import whitening
 from freegp.parameters import free_parameters, from_free, to_free, with_values
-from freegp.target.projection import covariances, marginals, project_whitened, whitening
+from freegp.target.projection import covariances, marginals, project_whitened
 
 PRIORS = {"kernel.variance": fg.priors.LogNormal(0.0, 0.5), "kernel.lengthscales": fg.priors.LogNormal(0.0, 0.4)}
 LIKELIHOODS = {

@@ -22,7 +22,7 @@ from freegp.approximation.progress import announce
 from freegp.approximation.result import GaussianFit
 from freegp.approximation.words import loss_in_words
 from freegp.devices import make_room, one_blas_thread
-from freegp.inducing import Automatic, KMeans
+from freegp.inducing import Automatic, InducingPoints, KMeans
 from freegp.model import SparseGP
 from freegp.parameters import free_parameters
 from freegp.sparsity import Sparsity
@@ -112,7 +112,8 @@ class Run:
 
 def _fit(model: SparseGP, X: np.ndarray, y: np.ndarray, run: Run, sites: Sites | None = None) -> tuple[GaussianFit, np.ndarray]:
     """A fit with the points there are, from these sites or from none, and the curvature of each datum ``[N, P]``."""
-    problem = Problem(model.prepared(X, run.seed), jnp.asarray(X), jnp.asarray(y), run.train_inducing)
+    model = model.prepared(X, run.seed)
+    problem = Problem(model, jnp.asarray(X), jnp.asarray(y), run.train_inducing and isinstance(model.inducing, InducingPoints))
     outcome = Outcome(problem.start(), prior_sites(problem.model) if sites is None else sites)
     try:
         run.settings.run(problem, outcome, jax.random.key(run.seed), run.progress)

@@ -13,9 +13,10 @@ from jaxtyping import Array, Float
 
 from freegp.model import SparseGP
 from freegp.numerics.linalg import inverse_cholesky, symmetrize
+from freegp.numerics.stacks import Stack, around, is_diagonal, plus, product, times, transposed, whitening
 from freegp.saving import registered
 from freegp.target.log_density import data_term
-from freegp.target.projection import Projection, covariances, project_gaussian, whitening
+from freegp.target.projection import Projection, covariances, in_basis, project_gaussian, to_weights
 
 
 class Gaussian(eqx.Module):
@@ -36,16 +37,15 @@ class Gaussian(eqx.Module):
 class Sites(eqx.Module):
     """Gaussian factors of u, in coordinates whitened by ``inverse_factors`` = R0^-1."""
 
-    inverse_factors: Float[Array, "K M M"]
+    inverse_factors: Stack
     precision: Float[Array, "P M M"]
     linear: Float[Array, "M P"]
 
-    def moved_to(self, Kuu: Float[Array, "K M M"], inverse_factors: Float[Array, "K M M"]) -> "Sites":
+    def moved_to(self, Kuu: Stack, inverse_factors: Stack) -> "Sites":
         """The same factors of u in the coordinates of another Kuu and its R^-1: ``C^T W C``, ``C^T b`` with ``C = R0^-1 R``."""
-        change = self.inverse_factors @ Kuu @ jnp.swapaxes(inverse_factors, -1, -2)  # R = Kuu R^-T
-        precision = symmetrize(jnp.swapaxes(change, -1, -2) @ self.precision @ change)
-        change_each = jnp.broadcast_to(change, self.precision.shape)
-        return Sites(inverse_factors, precision, jnp.einsum("pab,ap->bp", change_each, self.linear))
+        change = product(self.inverse_factors, product(Kuu, transposed(inverse_factors)))  # R = Kuu R^-T
+        precision = symmetrize(around(transposed(change), self.precision))
+        return Sites(inverse_factors, precision, times(transposed(change), self.linear))
 
     def gaussian(self) -> Gaussian:
         """q(v) where the sites stand: ``S^-1 = I + W``, ``m = S b``."""
@@ -131,20 +131,23 @@ def nudged_bound(
     The sites must stand in the model's own coordinates; as factors of u they are held. The slope in the nudge is what
     `proposed_sites` asks for; one pass over the data yields it beside the slope in the model.
     """
-    projection, divergence = _under_sites(covariances(model), jax.lax.stop_gradient(sites))
-    projection = jax.tree.map(jnp.add, projection, nudge)
+    Kuu = covariances(model)
+    projection, divergence = _under_sites(Kuu, jax.lax.stop_gradient(sites))
+    projection = jax.tree.map(jnp.add, in_basis(projection, Kuu), nudge)
     return scale * data_term(model, projection, X, y, concave) - divergence, projection
 
 
 @jax.custom_vjp
-def _under_sites(Kuu: Float[Array, "K M M"], sites: Sites) -> tuple[Projection, Float[Array, ""]]:
-    """Projection and divergence from the prior of the q(u) with these sites, which stand in coordinates of Kuu.
+def _under_sites(Kuu: Stack, sites: Sites) -> tuple[Projection, Float[Array, ""]]:
+    """Projection for Kuf, and divergence from the prior, of the q(u) with these sites, which stand in coordinates of Kuu.
 
     Held as factors of u, they make the precision ``B = (Kuu + Lambda^-1)^-1``, and so ``dB = -B dKuu B``, the weights
     ``w = B Lambda^-1 h``, ``dw = -B dKuu w``, and the divergence ``dKL = tr((B Kuu B + w w^T - 2 B Kuu w w^T) dKuu) / 2``.
     """
     q = sites.gaussian()
-    return project_gaussian(sites.inverse_factors, q.mean, q.covariance), q.divergence_from_prior()
+    unwhitening = transposed(sites.inverse_factors)
+    precision = around(unwhitening, jnp.eye(q.mean.shape[0]) - q.covariance)
+    return Projection(times(unwhitening, q.mean), precision), q.divergence_from_prior()
 
 
 def _under_sites_forward(Kuu: Array, sites: Sites) -> tuple[tuple[Projection, Array], tuple[Array, Projection, Sites]]:
@@ -157,13 +160,16 @@ def _under_sites_backward(
 ) -> tuple[Array, Sites]:
     Kuu, (w, B), sites = residuals[0], (residuals[1].weights, residuals[1].precision), residuals[2]
     of_projection, of_divergence = cotangents
-    means = jnp.einsum("pab,bp->ap", jnp.broadcast_to(Kuu, B.shape), w)
-    left = jnp.einsum("pab,bp->ap", B, of_projection.weights + of_divergence * means) - 0.5 * of_divergence * w
-    inner = B @ (symmetrize(of_projection.precision) - 0.5 * of_divergence * Kuu)
-    shared = Kuu.shape[0] == 1
-    of_Kuu = -jnp.einsum("pab,pbc->ac" if shared else "pab,pbc->pac", inner, B)
-    of_Kuu -= left @ w.T if shared else jnp.einsum("ap,bp->pab", left, w)
-    return symmetrize(of_Kuu.reshape(Kuu.shape)), jax.tree.map(jnp.zeros_like, sites)
+    left = times(B, of_projection.weights + of_divergence * times(Kuu, w)) - 0.5 * of_divergence * w
+    inner = B @ plus(-0.5 * of_divergence * Kuu, symmetrize(of_projection.precision))
+    if is_diagonal(Kuu):
+        of_Kuu = -jnp.einsum("pab,pba->pa", inner, B) - (left * w).T
+        of_Kuu = jnp.sum(of_Kuu, axis=0, keepdims=True) if Kuu.shape[0] == 1 else of_Kuu
+    elif Kuu.shape[0] == 1:
+        of_Kuu = symmetrize(-jnp.einsum("pab,pbc->ac", inner, B) - left @ w.T)[None]
+    else:
+        of_Kuu = symmetrize(-inner @ B - jnp.einsum("ap,bp->pab", left, w))
+    return of_Kuu, jax.tree.map(jnp.zeros_like, sites)
 
 
 _under_sites.defvjp(_under_sites_forward, _under_sites_backward)
@@ -182,7 +188,7 @@ def proposed_sites(sites: Sites, projection: Projection, slope: Projection) -> S
     ``dE/dprecision = sum_n w_n k_n k_n^T / 2``, ``dE/dweights = sum_n g_n k_n``.
     """
     curvature = 2.0 * slope.precision
-    factors = jnp.broadcast_to(sites.inverse_factors, curvature.shape)
-    linear = slope.weights + jnp.einsum("pab,bp->ap", curvature, projection.weights)
-    precision = symmetrize(factors @ curvature @ jnp.swapaxes(factors, -1, -2))
-    return Sites(sites.inverse_factors, precision, jnp.einsum("pab,bp->ap", factors, linear))
+    whitening_basis = transposed(to_weights(sites.inverse_factors))
+    linear = slope.weights + times(curvature, projection.weights)
+    precision = symmetrize(around(whitening_basis, curvature))
+    return Sites(sites.inverse_factors, precision, times(whitening_basis, linear))

@@ -13,9 +13,10 @@ from jaxtyping import Array, Float
 from freegp.approximation.curvature import parameter_factor
 from freegp.approximation.gaussian import Sites, sites_at
 from freegp.approximation.problem import Problem
+from freegp.numerics.stacks import whitening
 from freegp.parameters import to_free
 from freegp.sparsity import Sparsity, curvature_and_loss, judge
-from freegp.target.projection import covariances, project_gaussian, whitening
+from freegp.target.projection import covariances, project_gaussian
 
 MOST_DIRECTIONS = 20
 """With more parameters than this only their estimates are looked at, and no shift is found."""

@@ -35,9 +35,9 @@ class Problem(eqx.Module):
 
     def at(self, position: Float[Array, " T"]) -> SparseGP:
         """The model at a position."""
-        Z = self.model.inducing_inputs
         if not self.train_inducing:
             return from_free(self.model, position)
+        Z = self.model.inducing_inputs
         num_free = position.size - Z.size
         return from_free(self.model, position[:num_free]).with_inducing_inputs(position[num_free:].reshape(Z.shape))
 

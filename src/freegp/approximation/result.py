@@ -17,11 +17,12 @@ from freegp.approximation.words import loss_in_words
 from freegp.devices import one_blas_thread
 from freegp.likelihoods import Likelihood
 from freegp.model import SparseGP
+from freegp.numerics.stacks import whitening
 from freegp.observations import NUM_OBSERVATIONS, check_levels, draw_around, observation_quantiles
 from freegp.saving import registered, save
 from freegp.sparsity import Sparsity
 from freegp.target.blocks import streamed_map
-from freegp.target.projection import covariances, marginals, project_gaussian, whitening
+from freegp.target.projection import covariances, marginals, project_gaussian
 from freegp.validation import check_prediction_inputs, check_targets
 
 

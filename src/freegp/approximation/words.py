@@ -15,7 +15,7 @@ def loss_in_words(sparsity: Sparsity) -> str:
     >>> loss_in_words(Sparsity(3.2, 0.9, 20, 41))
     '20 inducing points lose about 3.2 nats and move a parameter by about 0.9 sd: raise M to about 41'
     """
-    points = "1 inducing point loses" if sparsity.num_inducing == 1 else f"{sparsity.num_inducing} inducing points lose"
+    points = "1 inducing point loses" if sparsity.num_inducing == 1 else f"{sparsity.num_inducing} inducing {sparsity.what} lose"
     lost = f"{points} about {sparsity.nats_lost:.2g} nats"
     if not sparsity.matters:
         return lost
@@ -33,6 +33,8 @@ def with_nats_lost(table: pd.DataFrame, sparsity: Sparsity | None) -> pd.DataFra
 def wanted_size(sparsity: Sparsity) -> str:
     """The number to raise M to, where the loss matters."""
     more = sparsity.suggested_inducing
+    if more is None and sparsity.what != "points":
+        return "many more, or give HilbertSpace a larger boundary, or use points"
     return "all the data (Z = X)" if more is None else f"about {two_digits_up(more)}"
 
 

@@ -104,7 +104,7 @@ class Description:
 
     def check_model(self, model: SparseGP, folder: Path) -> None:
         """Whether this is the description of that model."""
-        family, num_columns = type(model.likelihood).__name__, model.inducing_inputs.shape[1]
+        family, num_columns = type(model.likelihood).__name__, model.placed.num_columns
         of_classes = self.likelihood == "bernoulli" or len(self.classes) in (0, model.num_latents)
         if FAMILIES[self.likelihood] != family or len(self.columns) != num_columns or not of_classes:
             raise ValueError(f"{folder / FILE} describes another run than the one in {folder}; restore it from a copy")

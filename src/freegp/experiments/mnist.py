@@ -44,7 +44,9 @@ class Settings:
     batch_size: int = 1000
     num_steps: int = 2400
     num_stages: int = 3
+    learning_rate: float = 0.01
     lengthscale: float = 10.0
+    variance: float = 10.0
     num_samples: int = 150
     num_warmup: int = 150
     num_chains: int = 2
@@ -79,7 +81,7 @@ def prepared(data: Labelled, settings: Settings) -> tuple[Labelled, np.ndarray]:
     return Labelled(X[:, varies], data.y[train], X_test[:, varies], data.y_test[test]), varies
 
 
-def model_of(Z: np.ndarray, lengthscales: float | np.ndarray, variance: float = 1.0) -> fg.SparseGP:
+def model_of(Z: np.ndarray, lengthscales: float | np.ndarray, variance: float) -> fg.SparseGP:
     """The paper's model."""
     return fg.SparseGP(
         kernel=fg.kernels.RBF(variance=variance, lengthscales=lengthscales) + fg.kernels.White(variance=1e-3),
@@ -103,11 +105,12 @@ def run(work: Workplace, settings: Settings) -> Report:
 
 def _fitted(work: Workplace, settings: Settings, data: Labelled) -> list[fg.GaussianFit]:
     """The fit, in stages that are kept, so that one that was stopped goes on from the last."""
-    model = model_of(_centres(data.X, settings.num_inducing), np.full(data.X.shape[1], settings.lengthscale))
+    lengthscales = np.full(data.X.shape[1], settings.lengthscale)
+    model = model_of(_centres(data.X, settings.num_inducing), lengthscales, settings.variance)
     steps = settings.num_steps // settings.num_stages
     stages: list[fg.GaussianFit] = []
     for stage in range(settings.num_stages):
-        method = fg.NaturalGradient(batch_size=settings.batch_size, num_steps=steps)
+        method = fg.NaturalGradient(batch_size=settings.batch_size, num_steps=steps, learning_rate=settings.learning_rate)
         start = stages[-1] if stages else None
         stages.append(work.fit(f"digits-{stage}", model, data.X, data.y, method=method, seed=stage, start=start))
         work.say(f"stage {stage + 1} of {settings.num_stages}: bound {stages[-1].elbo:.0f}")
@@ -130,7 +133,7 @@ def in_lengthscales(fit: fg.GaussianFit, data: Labelled) -> tuple[fg.GaussianFit
 
 def _gradient_seconds(model: fg.SparseGP, data: Labelled, whitened: ArrayLike) -> float:
     """Of one value and gradient of the log density over all the data, at the model's own parameters."""
-    X, free = model.with_distances(jnp.asarray(data.X)), to_free(model)
+    X, free = model.with_known(jnp.asarray(data.X)), to_free(model)
     gradient = jax.jit(jax.value_and_grad(lambda free, v, X, y: fg.log_density(model, X, y, free, v), argnums=(0, 1)))
     times = []
     for _ in range(4):  # the first compiles

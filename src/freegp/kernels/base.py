@@ -44,6 +44,18 @@ class Kernel(Declared):
         """``k(x_i, x2_j)`` where ``|x_i - x2_j|^2`` is known already."""
         return self.matrix(X, X2)
 
+    def spectral_density(self, frequencies: Float[Array, "M D"]) -> Float[Array, " M"]:
+        """``S(w)``, the Fourier transform of a stationary kernel, at angular frequencies; a level and a nugget have none."""
+        raise ValueError(
+            f"{type(self).__name__} has no spectral density here, which features need; use RBF, Matern12, Matern32 or Matern52 "
+            "of all columns, with a Constant or White if you like, or use inducing points"
+        )
+
+    @property
+    def level(self) -> Float[Array, ""]:
+        """The variance of what is the same everywhere."""
+        return jnp.zeros(())
+
     def __add__(self, other: "Kernel") -> "Sum":
         return Sum(_members(self, Sum) + _members(other, Sum))
 
@@ -106,6 +118,13 @@ class Sum(Combination):
 
     def combined(self, one: Array, two: Array) -> Array:  # noqa: D102
         return one + two
+
+    def spectral_density(self, frequencies: Float[Array, "M D"]) -> Float[Array, " M"]:  # noqa: D102
+        return reduce(self.combined, [member.spectral_density(frequencies) for member in self.members])
+
+    @property
+    def level(self) -> Float[Array, ""]:  # noqa: D102
+        return reduce(self.combined, [member.level for member in self.members])
 
 
 class Product(Combination):

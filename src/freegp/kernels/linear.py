@@ -34,6 +34,13 @@ class Constant(LeafKernel):
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:  # noqa: D102
         return jnp.broadcast_to(self.variance, X.shape[:1])
 
+    def spectral_density(self, frequencies: Float[Array, "M D"]) -> Float[Array, " M"]:  # noqa: D102
+        return jnp.zeros(frequencies.shape[0])
+
+    @property
+    def level(self) -> Float[Array, ""]:  # noqa: D102
+        return self.variance
+
 
 class White(LeafKernel):
     """``variance`` between equal inputs and nothing otherwise: a nugget.
@@ -50,3 +57,6 @@ class White(LeafKernel):
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:  # noqa: D102
         return jnp.broadcast_to(self.variance, X.shape[:1])
+
+    def spectral_density(self, frequencies: Float[Array, "M D"]) -> Float[Array, " M"]:  # noqa: D102
+        return jnp.zeros(frequencies.shape[0])

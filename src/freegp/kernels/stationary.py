@@ -1,5 +1,6 @@
 """Kernels of the distance between inputs, in units of their lengthscales."""
 
+import math
 from abc import abstractmethod
 
 import equinox as eqx
@@ -44,6 +45,18 @@ class Stationary(LeafKernel):
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:  # noqa: D102
         return jnp.broadcast_to(self.variance, X.shape[:1])
 
+    def spectrum(self, w2: Float[Array, " M"], num_columns: int) -> Float[Array, " M"]:
+        """The Fourier transform of the profile at squared scaled frequency w2."""
+        return super().spectral_density(w2[:, None])
+
+    def spectral_density(self, frequencies: Float[Array, "M D"]) -> Float[Array, " M"]:  # noqa: D102
+        num_columns = frequencies.shape[1]
+        if self.active_dims is not None and sorted(self.active_dims) != list(range(num_columns)):
+            return super().spectral_density(frequencies)
+        lengthscales = jnp.broadcast_to(self.lengthscales, (num_columns,))
+        w2 = jnp.sum(jnp.square(self.select(frequencies) * lengthscales), axis=1)
+        return self.variance * jnp.prod(lengthscales) * self.spectrum(w2, num_columns)
+
     @property
     def uses_distances(self) -> bool:
         """If there is one lengthscale for all columns as they are."""
@@ -73,6 +86,9 @@ class RBF(Stationary):
     def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
         return jnp.exp(-0.5 * r2)
 
+    def spectrum(self, w2: Float[Array, " M"], num_columns: int) -> Float[Array, " M"]:  # noqa: D102
+        return (2.0 * math.pi) ** (0.5 * num_columns) * jnp.exp(-0.5 * w2)
+
 
 SquaredExponential = RBF
 
@@ -87,6 +103,9 @@ class Matern12(Stationary):
     def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
         return jnp.exp(-safe_sqrt(r2))
 
+    def spectrum(self, w2: Float[Array, " M"], num_columns: int) -> Float[Array, " M"]:  # noqa: D102
+        return _matern_spectrum(0.5, w2, num_columns)
+
 
 class Matern32(Stationary):
     """``variance * (1 + sqrt(3) r) exp(-sqrt(3) r)``; once differentiable functions."""
@@ -99,6 +118,9 @@ class Matern32(Stationary):
         r = safe_sqrt(3.0 * r2)
         return (1.0 + r) * jnp.exp(-r)
 
+    def spectrum(self, w2: Float[Array, " M"], num_columns: int) -> Float[Array, " M"]:  # noqa: D102
+        return _matern_spectrum(1.5, w2, num_columns)
+
 
 class Matern52(Stationary):
     """``variance * (1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)``; twice differentiable functions."""
@@ -110,6 +132,17 @@ class Matern52(Stationary):
     def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
         r = safe_sqrt(5.0 * r2)
         return (1.0 + r + 5.0 / 3.0 * r2) * jnp.exp(-r)
+
+    def spectrum(self, w2: Float[Array, " M"], num_columns: int) -> Float[Array, " M"]:  # noqa: D102
+        return _matern_spectrum(2.5, w2, num_columns)
+
+
+def _matern_spectrum(nu: float, w2: Float[Array, " M"], num_columns: int) -> Float[Array, " M"]:
+    """``2^D pi^(D/2) Gamma(nu + D/2) (2 nu)^nu / Gamma(nu) (2 nu + w^2)^-(nu + D/2)``."""
+    power = nu + 0.5 * num_columns
+    ratio = math.gamma(power) / math.gamma(nu)
+    scale = (4.0 * math.pi) ** (0.5 * num_columns) * ratio * (2.0 * nu) ** nu
+    return scale * (2.0 * nu + w2) ** -power
 
 
 class RationalQuadratic(Stationary):

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
+from freegp.inducing import InducingPoints
 from freegp.plots.style import INK, AxesGrid, check_draws, dot_size, own_axes, own_grid
 from freegp.posterior import Posterior
 
@@ -122,7 +123,8 @@ def name_sides(axes: Axes) -> None:
 
 def shows_inducing(posterior: Posterior) -> bool:
     """Whether crosses at the inducing inputs leave the data to be seen."""
-    return 2 * posterior.model.num_inducing <= len(posterior.X)
+    inducing = posterior.model.inducing
+    return isinstance(inducing, InducingPoints) and 2 * inducing.num_inducing <= len(posterior.X)
 
 
 def draw_points(axes: Axes, points: Float[np.ndarray, "N 2"]) -> None:

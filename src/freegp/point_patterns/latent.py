@@ -15,9 +15,10 @@ from scipy.special import ndtri
 from freegp.approximation import GaussianFit
 from freegp.approximation.words import loss_in_words, with_nats_lost
 from freegp.model import SparseGP
+from freegp.numerics.stacks import whitening
 from freegp.parameters import free_parameters
 from freegp.posterior import Posterior
-from freegp.target.projection import covariances, whitening
+from freegp.target.projection import conditional, covariances
 
 
 class Latent(Protocol):
@@ -117,14 +118,6 @@ def _gaussian_draws(
     model: SparseGP, mean: Array, covariance: Array, points: Array, num_draws: int, key: PRNGKeyArray
 ) -> Float[Array, "S N"]:
     """Draws of f ~ N(A^T m, Kff - A^T A + A^T S A)."""
-    A, unexplained = _conditional(model, points)
+    A, unexplained = conditional(model, model.kernels[0], whitening(covariances(model))[0], points)
     factor = jnp.linalg.cholesky(unexplained + A.T @ covariance @ A)
     return mean @ A + jax.random.normal(key, (num_draws, points.shape[0])) @ factor.T
-
-
-def _conditional(model: SparseGP, points: Float[Array, "N D"]) -> tuple[Float[Array, "M N"], Float[Array, "N N"]]:
-    """A, and the covariance that the inducing values leave unexplained, with the model's jitter so that it has a factor."""
-    kernel = model.kernels[0]
-    A = whitening(covariances(model))[0] @ model.placed.Kuf(kernel, points)
-    Kff = kernel(points)
-    return A, Kff - A.T @ A + model.jitter * jnp.mean(jnp.diag(Kff)) * jnp.eye(points.shape[0])

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from freegp.kernels import Kernel
 from freegp.likelihoods import Likelihood
 from freegp.model import SparseGP
 from freegp.numerics.normal import ndtr
+from freegp.numerics.stacks import whitening
 from freegp.observations import draw_around
 from freegp.parameters import free_parameters, from_free, get_value
 from freegp.sparsity import curvature_and_loss
-from freegp.target.projection import covariances, marginals, project_whitened, whitening
+from freegp.target.projection import conditional, covariances, marginals, project_whitened
 
 Moments = Callable[[Likelihood, Array, Array], tuple[Array, Array]]
 
@@ -134,18 +134,12 @@ def draw_f(model: SparseGP, Xs: Array, free: Array, whitened: Array, keys: Array
         inverse_factors = whitening(covariances(at))
         projection = project_whitened(inverse_factors, whitened)
         mean, _ = marginals(at, projection, Xs)
-        factors = jnp.stack([_conditional_factor(at, k, R, Xs) for k, R in zip(at.kernels, inverse_factors, strict=True)])
+        rests = [conditional(at, kernel, inverse, Xs)[1] for kernel, inverse in zip(at.kernels, inverse_factors, strict=True)]
+        factors = jnp.linalg.cholesky(jnp.stack(rests))
         noise = jax.random.normal(key, mean.shape)
         return mean + jnp.einsum("pab,bp->ap", jnp.broadcast_to(factors, (mean.shape[1], *factors.shape[1:])), noise)
 
     return jax.lax.map(one, (free, whitened, keys))
-
-
-def _conditional_factor(model: SparseGP, kernel: Kernel, inverse_factor: Array, Xs: Array) -> Float[Array, "N N"]:
-    A = inverse_factor @ model.placed.Kuf(kernel, Xs)
-    K = kernel(Xs)
-    jitter = model.jitter * jnp.mean(jnp.diag(K)) * jnp.eye(K.shape[0])  # K - A^T A is singular where Xs meets Z
-    return jnp.linalg.cholesky(K - A.T @ A + jitter)
 
 
 @eqx.filter_jit

@@ -17,11 +17,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from freegp.numerics.linalg import inverse_cholesky
+from freegp.numerics.stacks import gram, log_determinant, times
 from freegp.parameters import from_free, log_jacobian, log_prior
 from freegp.sampling import rotation
-from freegp.sampling.coordinates import Place, SiteCoordinates, each
+from freegp.sampling.coordinates import Place, SiteCoordinates
 from freegp.sampling.rotation import Info
 from freegp.target.kept import Kept, keep, kept_data_term
+from freegp.target.projection import unwhiten
 
 MOST_KEPT = 2**25
 """Largest N x M that is kept, for each kernel and chain: 256 MiB."""
@@ -78,22 +80,17 @@ def hold(target: SiteCoordinates, zeta: Float[Array, " T"]) -> Held:
 
 
 def _with_sites(target: SiteCoordinates, zeta: Float[Array, " T"], free: Float[Array, " T"], kept: Kept) -> Held:
-    precision = jnp.swapaxes(kept.inverse_factors, -1, -2) @ kept.inverse_factors
-    H, linear = target.site_gaussian(precision)
-    inverse = jax.vmap(inverse_cholesky)(jnp.broadcast_to(H, (linear.shape[1], *H.shape[1:])))
+    H, linear = target.site_gaussian(gram(kept.inverse_factors))
+    inverse = jax.vmap(inverse_cholesky)(H)
     mean = jnp.einsum("cba,cbd,dc->ac", inverse, inverse, linear)
-    log_factors = _log_determinant(inverse) + _log_determinant(jnp.broadcast_to(kept.inverse_factors, inverse.shape))
+    log_factors = jnp.sum(log_determinant(inverse) + log_determinant(kept.inverse_factors))
     return Held(zeta, free, kept, jnp.swapaxes(inverse, -1, -2), mean, log_factors + target.log_scale())
-
-
-def _log_determinant(factors: Float[Array, "C M M"]) -> Float[Array, ""]:
-    return jnp.sum(jnp.log(jnp.diagonal(factors, axis1=-2, axis2=-1)))
 
 
 def _whitened(target: SiteCoordinates, held: Held, z: Float[Array, " Z"]) -> Float[Array, "M C"]:
     """``R^-1 u`` of each mixed function."""
     standard = target.z_location + target.z_scale * z.reshape(target.z_scale.shape)
-    return each(held.kept.inverse_factors, held.mean + each(held.spread, standard))
+    return times(held.kept.inverse_factors, held.mean + times(held.spread, standard))
 
 
 def _log_density(
@@ -101,7 +98,7 @@ def _log_density(
 ) -> Float[Array, ""]:
     """Of v and theta; O(N M)."""
     model = target.model
-    weights = each(jnp.swapaxes(kept.inverse_factors, -1, -2), whitened) @ target.mixing
+    weights = unwhiten(kept.inverse_factors, whitened) @ target.mixing
     data = kept_data_term(kept, from_free(model, free).likelihood, weights, target.y, model.block_size)
     prior = -0.5 * jnp.sum(jnp.square(whitened)) - 0.5 * whitened.size * jnp.log(2.0 * jnp.pi)
     return data + prior + log_prior(model, free) + log_jacobian(model, free)

@@ -8,8 +8,6 @@ quality sets the speed. So they may also be weakened, all alike, where they say 
 (few data, hard edges): ``strength`` is what warm-up finds to bring its draws nearest to N(0, I).
 """
 
-import math
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -20,10 +18,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from freegp.approximation.gaussian import Sites
 from freegp.inducing import Inputs
 from freegp.model import SparseGP
-from freegp.numerics.linalg import from_standard, inverse_and_log_determinant, symmetrize
+from freegp.numerics import stacks
+from freegp.numerics.linalg import from_standard, symmetrize
+from freegp.numerics.stacks import Stack, around, gram, is_diagonal, plus, times, transposed, whitening
 from freegp.parameters import from_free, log_jacobian, log_prior
 from freegp.target.log_density import data_term
-from freegp.target.projection import Projection, covariances, whitening
+from freegp.target.projection import Projection, covariances, in_basis
 
 TUNED = ("location", "factor", "strength", "z_location", "z_scale")
 STRENGTHS = (1.5, 1.0, 0.6, 0.35, 0.2, 0.1, 0.03, 0.0)
@@ -73,10 +73,11 @@ class SiteCoordinates(eqx.Module):
         z, zeta = self.split(x)
         free = self.location + self.factor @ zeta
         at = from_free(self.model, free)
-        precision, log_determinant = jax.vmap(inverse_and_log_determinant)(covariances(at))
+        Kuu = covariances(at)
+        precision, log_determinant = stacks.inverse_and_log_determinant(Kuu)
         w, log_volume = self._unstandardize(precision, log_determinant, self.z_location + self.z_scale * z)
-        weights = each(precision, w)
-        data = data_term(at, Projection(weights @ self.mixing, precision), self.X, self.y)
+        weights = times(precision, w)
+        data = data_term(at, in_basis(Projection(weights @ self.mixing, precision), Kuu), self.X, self.y)
         prior = -0.5 * jnp.sum(w * weights) - 0.5 * w.size * jnp.log(2.0 * jnp.pi)
         theta = log_prior(self.model, free) + log_jacobian(self.model, free)
         return data + prior + theta + log_volume + self.log_scale()
@@ -87,7 +88,7 @@ class SiteCoordinates(eqx.Module):
         free = self.location + self.factor @ zeta
         inverse_factors, precision, log_determinant = _whitening_and_precision(covariances(from_free(self.model, free)))
         w, log_volume = self._unstandardize(precision, log_determinant, self.z_location + self.z_scale * z)
-        return Place(free, self.unmixed(each(inverse_factors, w), key), log_volume + self.log_scale())
+        return Place(free, self.unmixed(times(inverse_factors, w), key), log_volume + self.log_scale())
 
     def unmixed(self, mixed: Float[Array, "M C"], key: PRNGKeyArray) -> Float[Array, "M P"]:
         """Whitened values of the latent functions from those of the mixed ones, and a draw of what is common to all."""
@@ -103,7 +104,7 @@ class SiteCoordinates(eqx.Module):
         """The z, before its location and scale are taken out, ``L^T u - L^-1 h``, and the log volume ``log |dv/dz|``."""
         Kuu = covariances(from_free(self.model, free))
         inverse_factors, precision, log_determinant = _whitening_and_precision(Kuu)
-        w = each(Kuu @ jnp.swapaxes(inverse_factors, -1, -2), whitened @ self.mixing.T)  # R = Kuu R^-T
+        w = times(Kuu, times(transposed(inverse_factors), whitened @ self.mixing.T))  # R = Kuu R^-T
         H, linear = self.site_gaussian(precision)
         L = jnp.linalg.cholesky(H)
         shift = jax.vmap(lambda factor, h: solve_triangular(factor, h, lower=True), in_axes=(0, 1), out_axes=1)(L, linear)
@@ -148,47 +149,41 @@ class SiteCoordinates(eqx.Module):
         """The parts of x: z and zeta."""
         return x[: self.z_scale.size].reshape(self.z_scale.shape), x[self.z_scale.size :]
 
-    def site_gaussian(self, precision: Float[Array, "K M M"]) -> tuple[Float[Array, "C M M"], Float[Array, "M C"]]:
+    def site_gaussian(self, precision: Stack) -> tuple[Float[Array, "C M M"], Float[Array, "M C"]]:
         """H and h at the present strength."""
         weakened = (1.0 - self.strength) * jnp.einsum("cab,bc->ac", self.site_precision, self.site_mean)
-        return precision + self.strength * self.site_precision, self.site_linear - weakened
+        return plus(precision, self.strength * self.site_precision), self.site_linear - weakened
 
-    def _unstandardize(self, precision: Array, log_determinant: Array, z: Float[Array, "M C"]) -> tuple[Array, Array]:
+    def _unstandardize(self, precision: Stack, log_determinant: Array, z: Float[Array, "M C"]) -> tuple[Array, Array]:
         """The u of each mixed function from z, and the log volume ``log |dv/dz| = -(log |H| + log |Kuu|) / 2``."""
         w, log_determinants = jax.vmap(from_standard, in_axes=(0, 1, 1), out_axes=(1, 0))(*self.site_gaussian(precision), z)
         return w, -0.5 * jnp.sum(log_determinants + log_determinant)
 
 
-def _whitening_and_precision(
-    Kuu: Float[Array, "K M M"],
-) -> tuple[Float[Array, "K M M"], Float[Array, "K M M"], Float[Array, " K"]]:
+def _whitening_and_precision(Kuu: Stack) -> tuple[Stack, Stack, Float[Array, " K"]]:
     """``R^-1``, ``Kuu^-1`` and ``log |Kuu|`` of each, by one factorisation."""
     inverse_factors = whitening(Kuu)
-    log_determinant = -2.0 * jnp.sum(jnp.log(jnp.diagonal(inverse_factors, axis1=-2, axis2=-1)), axis=-1)
-    return inverse_factors, jnp.swapaxes(inverse_factors, -1, -2) @ inverse_factors, log_determinant
+    return inverse_factors, gram(inverse_factors), -2.0 * stacks.log_determinant(inverse_factors)
 
 
-def each(matrices: Float[Array, "K M M"], columns: Float[Array, "M C"]) -> Float[Array, "M C"]:
-    """A matrix for all columns, or one for each, applied to them."""
-    return matrices[0] @ columns if matrices.shape[0] == 1 else jnp.einsum("cab,bc->ac", matrices, columns)
-
-
-def unwhitened(
-    sites: Sites, Kuu: Float[Array, "K M M"]
-) -> tuple[Float[Array, "C M M"], Float[Array, "M C"], Float[Array, "M C"]]:
+def unwhitened(sites: Sites, Kuu: Stack) -> tuple[Float[Array, "C M M"], Float[Array, "M C"], Float[Array, "M C"]]:
     """Lambda, h and the mean of whitened sites: ``R0^-T W R0^-1``, ``R0^-T b``, ``R0 m``.
 
     Directions of W below zero, or too sharp for double precision, are brought into range; the mean stays.
     """
     values, vectors = jnp.linalg.eigh(sites.precision)
     clipped = (vectors * jnp.maximum(values, 0.0)[:, None, :]) @ jnp.swapaxes(vectors, -1, -2)
-    transposed = jnp.swapaxes(sites.inverse_factors, -1, -2)
-    precision = symmetrize(transposed @ clipped @ sites.inverse_factors)
-    largest = (jnp.max(jnp.trace(matrix, axis1=-2, axis2=-1)) for matrix in (precision, Kuu))
-    within = jnp.minimum(1.0, SHARPEST / math.prod(largest))
+    unwhiten = transposed(sites.inverse_factors)
+    precision = symmetrize(around(unwhiten, clipped))
+    sharpest = _largest_trace(clipped) if is_diagonal(Kuu) else _largest_trace(precision) * _largest_trace(Kuu)
+    within = jnp.minimum(1.0, SHARPEST / sharpest)
     mean = sites.gaussian().mean
     linear = mean + within * jnp.einsum("pab,bp->ap", clipped, mean)  # b = (I + W) m keeps the mean
-    return within * precision, each(transposed, linear), each(Kuu @ transposed, mean)  # R0 = Kuu R0^-T
+    return within * precision, times(unwhiten, linear), times(Kuu, times(unwhiten, mean))  # R0 = Kuu R0^-T
+
+
+def _largest_trace(matrices: Float[Array, "C M M"]) -> Float[Array, ""]:
+    return jnp.max(jnp.trace(matrices, axis1=-2, axis2=-1))
 
 
 def _factor_of_draws(free: Float[Array, "S T"], fallback: Float[Array, "T T"]) -> Float[Array, "T T"]:

@@ -57,4 +57,4 @@ class PlainCoordinates(eqx.Module):
 def plain_coordinates(fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, " N"]) -> PlainCoordinates:
     """The target of a fit's model, with its inducing inputs, and the fit to start from."""
     X, y, mean, covariance = (jnp.asarray(array) for array in (X, y, fit.mean, fit.covariance))
-    return PlainCoordinates(fit.model, fit.model.with_distances(X), y, mean, covariance)
+    return PlainCoordinates(fit.model, fit.model.with_known(X), y, mean, covariance)

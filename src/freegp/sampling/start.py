@@ -11,10 +11,11 @@ from freegp.approximation.gaussian import Sites
 from freegp.approximation.problem import Problem
 from freegp.model import SparseGP
 from freegp.numerics.linalg import forms, symmetrize
+from freegp.numerics.stacks import around, transposed, whitening
 from freegp.parameters import to_free
 from freegp.sampling.coordinates import SiteCoordinates, contrasts, unwhitened
 from freegp.target.blocks import per_datum_part, streamed_sum
-from freegp.target.projection import covariances, marginals, project_gaussian, whitening
+from freegp.target.projection import covariances, marginals, project_gaussian, to_weights
 
 
 def site_coordinates(fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, " N"]) -> SiteCoordinates:
@@ -42,7 +43,7 @@ def _site_coordinates(
     shape = (model.num_inducing, mixing.shape[0])
     site_gaussian = unwhitened(sites, covariances(model))
     tuned = (to_free(model), factor, jnp.ones(()), jnp.zeros(shape), jnp.ones(shape))
-    return SiteCoordinates(model, model.with_distances(X), y, *site_gaussian, mixing, common, *tuned)
+    return SiteCoordinates(model, model.with_known(X), y, *site_gaussian, mixing, common, *tuned)
 
 
 def _contrast_sites(
@@ -58,14 +59,14 @@ def _contrast_sites(
         likelihood = eqx.combine(per_datum, model.likelihood)
         slope = jax.grad(lambda m: jnp.sum(likelihood.expected_log_prob(m, f_variance, y_block)))
         along = [jax.jvp(slope, (f_mean,), (jnp.broadcast_to(q, f_mean.shape),))[1] @ q for q in mixing]
-        Kuf = model.placed.Kuf(model.kernels[0], X_block)
+        basis = model.placed.basis(model.kernels[0], X_block)
         curvature = jax.lax.stop_gradient(jnp.maximum(-jnp.stack(along), 0.0))
-        _, quadratic = jax.vmap(forms, in_axes=(None, 0, None))(jnp.zeros((Kuf.shape[0], 0)), precision, Kuf)
+        _, quadratic = jax.vmap(forms, in_axes=(None, 0, None))(jnp.zeros((basis.shape[0], 0)), precision, basis)
         return jnp.sum(curvature * quadratic, axis=0)
 
     zero = jnp.zeros((mixing.shape[0], mean.shape[0], mean.shape[0]))
     rows = (X, y, per_datum_part(model.likelihood))
     curvature = jax.grad(lambda precision: streamed_sum(weighted, precision, rows, model.block_size))(zero)
-    precision = symmetrize(inverse_factors @ curvature @ jnp.swapaxes(inverse_factors, -1, -2))
+    precision = symmetrize(around(transposed(to_weights(inverse_factors)), curvature))
     mixed = mean @ mixing.T
     return Sites(inverse_factors, precision, mixed + jnp.einsum("cab,bc->ac", precision, mixed))

@@ -7,40 +7,41 @@ from jaxtyping import Array, Float, PyTree
 from freegp.inducing import Inputs, rows_of
 from freegp.likelihoods import Likelihood
 from freegp.model import SparseGP
+from freegp.numerics.stacks import Stack, squared_norms, transposed, whitening
 from freegp.target.blocks import per_datum_part, streamed_map, streamed_sum
-from freegp.target.projection import covariances, whitening
+from freegp.target.projection import covariances, to_weights
 
 
 class Kept(eqx.Module):
-    """``R^-1`` and ``Kfu`` of each distinct kernel, and ``gamma``, what inducing values leave of the prior variance."""
+    """``R^-1`` and the basis of each distinct kernel, and ``gamma``, what inducing values leave of the prior variance."""
 
-    inverse_factors: Float[Array, "K M M"]
+    inverse_factors: Stack
     cross: Float[Array, "N K M"]
     variance: Float[Array, "N P"]
 
 
 def keep(model: SparseGP, X: Float[Array, "N D"] | Inputs) -> Kept:
-    """What the model's own parameters make of the inputs; O(N M^2)."""
+    """What the model's own parameters make of the inputs; O(N M^2), or O(N M) where Kuu is diagonal."""
     inverse_factors = whitening(covariances(model))
 
     def block(X: Float[Array, "B D"] | Inputs) -> tuple[Array, Array]:
-        Kuf = jnp.stack([model.placed.Kuf(kernel, X) for kernel in model.kernels])
+        basis = jnp.stack([model.placed.basis(kernel, X) for kernel in model.kernels])
         prior = jnp.stack([kernel.diagonal(rows_of(X)) for kernel in model.kernels])
-        gamma = jnp.maximum(prior - jnp.sum(jnp.square(inverse_factors @ Kuf), axis=1), 0.0)
-        return jnp.moveaxis(Kuf, -1, 0), jnp.broadcast_to(gamma.T, (X.shape[0], model.num_latents))
+        gamma = jnp.maximum(prior - squared_norms(transposed(to_weights(inverse_factors)), basis), 0.0)
+        return jnp.moveaxis(basis, -1, 0), jnp.broadcast_to(gamma.T, (X.shape[0], model.num_latents))
 
     return Kept(inverse_factors, *streamed_map(block, X, model.block_size))
 
 
 def latent_means(cross: Float[Array, "N K M"], weights: Float[Array, "M P"]) -> Float[Array, "N P"]:
-    """``mu = Kfu weights``, with one Kfu for all latent functions or one for each."""
+    """``mu = B^T weights``, with one basis for all latent functions or one for each."""
     return cross[:, 0] @ weights if cross.shape[1] == 1 else jnp.einsum("npm,mp->np", cross, weights)
 
 
 def kept_data_term(
     kept: Kept, likelihood: Likelihood, weights: Float[Array, "M P"], y: Float[Array, " N"], block_size: int
 ) -> Float[Array, ""]:
-    """``sum_n E[log p(y_n | f_n)]`` for weights ``Kuu^-1 u``; it and its gradient in the weights cost O(N M)."""
+    """``sum_n E[log p(y_n | f_n)]`` for weights of the basis; it and its gradient in the weights cost O(N M)."""
     rows = (kept.cross, kept.variance, y, per_datum_part(likelihood))
     return streamed_sum(_expected, (likelihood, weights), rows, block_size)
 

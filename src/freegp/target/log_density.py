@@ -8,9 +8,10 @@ from jaxtyping import Array, ArrayLike, Float, PyTree
 from freegp.fields import is_traced
 from freegp.inducing import Inducing, Inputs
 from freegp.model import SparseGP
+from freegp.numerics.stacks import whitening
 from freegp.parameters import from_free, log_jacobian, log_prior
 from freegp.target.blocks import per_datum_part, streamed_sum
-from freegp.target.projection import Projection, covariances, marginals, project_whitened, whitening
+from freegp.target.projection import Projection, covariances, marginals, project_whitened
 from freegp.validation import check_inputs, check_targets, check_whitened
 
 
@@ -73,7 +74,7 @@ def log_density(
 ) -> Float[Array, ""]:
     """``log q(v, theta)`` up to a constant, for theta in free coordinates and a prepared model.
 
-    Where there are many columns and one lengthscale, ``model.with_distances(X)`` in the place of X spares the work on them.
+    Where there are many columns and one lengthscale, ``model.with_known(X)`` in the place of X spares the work on them.
     """
     at = from_free(model, free)
     data = data_term(at, project_whitened(whitening(covariances(at)), whitened), X, y)

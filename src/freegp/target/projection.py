@@ -1,9 +1,9 @@
 """From inducing variables to the latent functions at the data.
 
-Whatever is said of the inducing values, a Gaussian conditional or a Gaussian approximation, the latents at an input x with
-``k = k(Z, x)`` have
+Whatever is said of the inducing values, a Gaussian conditional or a Gaussian approximation, the latents at an input x, where the
+basis is ``b`` (``k(Z, x)`` of points, ``phi(x)`` of features), have
 
-    mean = k^T weights          variance = k(x, x) - k^T precision k
+    mean = b^T weights          variance = k(x, x) - b^T precision b
 
 so everything of size N needs only the weights and the precision, and everything of size M is done once.
 """
@@ -14,65 +14,90 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from freegp.inducing import Inputs, rows_of
+from freegp.kernels import Kernel
 from freegp.model import SparseGP
-from freegp.numerics.linalg import forms, gram, inverse_cholesky
+from freegp.numerics.linalg import forms
+from freegp.numerics.stacks import Stack, around, gram, is_diagonal, times, transposed
 
 
 class Projection(eqx.Module):
-    """Weights ``[M, P]`` and precision ``[1 or P, M, M]`` (one where the latent functions share it)."""
+    """Weights ``[M, P]`` and precisions, matrices or diagonals (one where the latent functions share it)."""
 
     weights: Float[Array, "M P"]
-    precision: Float[Array, "S M M"]
+    precision: Stack
 
 
-def covariances(model: SparseGP) -> Float[Array, "K M M"]:
-    """Kuu of each distinct kernel, with the jitter on its diagonal."""
+def covariances(model: SparseGP) -> Stack:
+    """Kuu of each distinct kernel, with the jitter on its diagonal where it is a matrix."""
     return jnp.stack([_with_jitter(model.placed.Kuu(kernel), model.jitter) for kernel in model.kernels])
 
 
-def _with_jitter(Kuu: Float[Array, "M M"], jitter: float) -> Float[Array, "M M"]:
+def _with_jitter(Kuu: Float[Array, "M M"] | Float[Array, " M"], jitter: float) -> Float[Array, "M M"] | Float[Array, " M"]:
+    if Kuu.ndim == 1:
+        return Kuu
     size = Kuu.shape[0]
     return Kuu + jitter * (jnp.trace(Kuu) / size) * jnp.eye(size)
 
 
-def whitening(Kuu: Float[Array, "K M M"]) -> Float[Array, "K M M"]:
-    """R^-1 of each, where R R^T = Kuu."""
-    return jax.vmap(inverse_cholesky)(Kuu)
-
-
-def project_whitened(inverse_factors: Float[Array, "K M M"], whitened: Float[Array, "M P"]) -> Projection:
+def project_whitened(inverse_factors: Stack, whitened: Float[Array, "M P"]) -> Projection:
     """The conditional of the latents given u = R v (paper eq. 8): mean ``Kuf^T R^-T v``, variance what A leaves unexplained."""
-    return Projection(unwhiten(inverse_factors, whitened), jax.vmap(gram)(inverse_factors))
+    return Projection(unwhiten(inverse_factors, whitened), gram(transposed(to_weights(inverse_factors))))
 
 
-def project_gaussian(
-    inverse_factors: Float[Array, "K M M"], mean: Float[Array, "M P"], covariance: Float[Array, "P M M"]
-) -> Projection:
+def project_gaussian(inverse_factors: Stack, mean: Float[Array, "M P"], covariance: Float[Array, "P M M"]) -> Projection:
     """The latents under q(v) = N(mean, covariance): precision ``R^-T (I - S) R^-1``."""
     rest = jnp.eye(mean.shape[0]) - covariance
-    precision = jnp.swapaxes(inverse_factors, -1, -2) @ rest @ inverse_factors
-    return Projection(unwhiten(inverse_factors, mean), precision)
+    return Projection(unwhiten(inverse_factors, mean), around(to_weights(inverse_factors), rest))
 
 
-def unwhiten(inverse_factors: Float[Array, "K M M"], whitened: Float[Array, "M P"]) -> Float[Array, "M P"]:
-    """``R^-T v``, the weights of the kernel functions at Z."""
-    if inverse_factors.shape[0] == 1:
-        return inverse_factors[0].T @ whitened
-    return jnp.einsum("pab,ap->bp", inverse_factors, whitened)
+def to_weights(inverse_factors: Stack) -> Stack:
+    """What takes v to the weights of the basis: ``R^-T`` of points; of features, whose weights are u itself, R."""
+    return 1.0 / inverse_factors if is_diagonal(inverse_factors) else transposed(inverse_factors)
+
+
+def unwhiten(inverse_factors: Stack, whitened: Float[Array, "M P"]) -> Float[Array, "M P"]:
+    """The weights of the basis where the whitened values are v."""
+    return times(to_weights(inverse_factors), whitened)
+
+
+def in_basis(projection: Projection, Kuu: Stack) -> Projection:
+    """A projection for Kuf, as one for the basis: the same for points; of features, ``Kuf = Kuu phi``."""
+    if not is_diagonal(Kuu):
+        return projection
+    weights, precision = projection.weights, projection.precision
+    return Projection(times(Kuu, weights), jnp.square(Kuu) * precision if is_diagonal(precision) else around(Kuu, precision))
+
+
+def conditional(
+    model: SparseGP, kernel: Kernel, inverse_factor: Float[Array, "M M"] | Float[Array, " M"], X: Float[Array, "N D"]
+) -> tuple[Float[Array, "M N"], Float[Array, "N N"]]:
+    """``A = R^-1 Kuf``, and the covariance that inducing values leave, with the model's jitter so that it has a factor.
+
+    Without it that would be singular where X meets Z. Features make the kernel but nearly, and may explain more than there is.
+    """
+    A, K = times(inverse_factor[None], model.placed.Kuf(kernel, X)), kernel(X)
+    rest = K - A.T @ A
+    if inverse_factor.ndim == 1:
+        values, vectors = jnp.linalg.eigh(rest)
+        rest = (vectors * jnp.maximum(values, 0.0)) @ vectors.T
+    return A, rest + model.jitter * jnp.mean(jnp.diag(K)) * jnp.eye(K.shape[0])
 
 
 def marginals(
     model: SparseGP, projection: Projection, X: Float[Array, "N D"] | Inputs
 ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
     """Mean and variance of each latent at each input."""
-    Kuf = jnp.stack([model.placed.Kuf(kernel, X) for kernel in model.kernels])
+    basis = jnp.stack([model.placed.basis(kernel, X) for kernel in model.kernels])
     prior = jnp.stack([kernel.diagonal(rows_of(X)) for kernel in model.kernels])
     weights, precision = projection.weights, projection.precision
-    if precision.shape[0] == 1:
-        mean, explained = forms(weights, precision[0], Kuf[0])
+    if is_diagonal(precision):
+        mean = weights.T @ basis[0] if basis.shape[0] == 1 else jnp.einsum("mp,pmn->pn", weights, basis)
+        explained = jnp.einsum("km,kmn->kn", precision, jnp.square(basis))
+    elif precision.shape[0] == 1:
+        mean, explained = forms(weights, precision[0], basis[0])
     else:
-        of_each = jax.vmap(forms, in_axes=(1, 0, None if Kuf.shape[0] == 1 else 0))
-        mean, explained = of_each(weights[:, :, None], precision, Kuf[0] if Kuf.shape[0] == 1 else Kuf)
+        of_each = jax.vmap(forms, in_axes=(1, 0, None if basis.shape[0] == 1 else 0))
+        mean, explained = of_each(weights[:, :, None], precision, basis[0] if basis.shape[0] == 1 else basis)
     variance = jnp.maximum(prior - explained, 0.0)
     shape = (X.shape[0], weights.shape[1])
     return mean.reshape(shape[::-1]).T, jnp.broadcast_to(variance.T, shape)
