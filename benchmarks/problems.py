@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +26,8 @@ class Problem:
     lengthscales_prior: tuple[float, float] = (1.75, 1.0)
     variance_prior: tuple[float, float] = (1.2, 1.0)
 
-    def model(self, inducing: np.ndarray | None = None) -> fg.SparseGP:
-        """As freegp sees it; with other inducing inputs if some are given."""
+    def model(self, inducing: Any = None) -> fg.SparseGP:
+        """As freegp sees it; with other inducing variables if some are given."""
         likelihoods = {
             "poisson": lambda: fg.likelihoods.Poisson(exposure=self.exposure),
             "bernoulli": lambda: fg.likelihoods.Bernoulli(),
