@@ -156,9 +156,9 @@ in two processes of one thread (GPflow: 20 leapfrog steps, dual averaging to 0.8
 Gaussian fit). An R-hat far from 1 says that the effective samples of that row are a guess.
 
 Lengthscale and variance are means +- standard deviations, the Monte-Carlo error of the mean in brackets; for image the
-lengthscale is the geometric mean of 18. HSGP and our features approximate the full process and not that of the points, with {BASIS["coal"]} basis
-functions on coal and {BASIS["pines"]} x {BASIS["pines"]} on the pines, in boxes {BOX["coal"]} and {BOX["pines"]} times as wide as
-the window; in 18 columns it cannot be used.
+lengthscale is the geometric mean of 18. HSGP and our features approximate the full process and not that of the points, with
+{BASIS["coal"]} waves on coal and up to {BASIS["pines"]} x {BASIS["pines"]} on the pines, in boxes {BOX["coal"]} and
+{BOX["pines"]} times as wide as the window; in 18 columns neither can be used.
 
 "paper" and "gibbs" tune as the paper does on coal; elsewhere with {FEWER_ROUNDS["num_rounds"]} rounds of
 {FEWER_ROUNDS["draws_per_round"]} draws and Lmax up to {FEWER_ROUNDS["most_steps"]}, to save time.

@@ -75,7 +75,7 @@ def binned(events: np.ndarray, num_bins: int) -> tuple[np.ndarray, np.ndarray, f
 def halves(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """The dates in two random halves, one to learn from and one to predict."""
     dates = load_coal()
-    order = np.random.RandomState(seed).permutation(len(dates))  # noqa: NPY002
+    order = np.random.RandomState(seed).permutation(len(dates))
     middle = len(dates) // 2
     return dates[order[:middle]], dates[order[middle:]]
 
