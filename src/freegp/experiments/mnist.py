@@ -24,7 +24,7 @@ READINGS = (
     "k-means runs on the pixels as they are, in minibatches.",
     "Priors of the covariance parameters are not stated in the paper: ours are freegp's log-normals around the starting values.",
     "The Gaussian approximation is fitted on minibatches of the paper's size, with natural gradients for q(v) and Adam for the "
-    "rest where the paper has AdaDelta for all; rates start anew in each stage.",
+    "rest, where the paper has AdaDelta for all. Each stage starts with a third of the learning rate of the one before.",
     "Of theta the chains move the variance and one factor of all lengthscales, whose ratios stay those of the fit: the paper "
     "does not say whether all of them moved.",
     "Seconds a gradient are those of value and gradient of the log density over all images on all cores, the least of three; "
@@ -110,7 +110,8 @@ def _fitted(work: Workplace, settings: Settings, data: Labelled) -> list[fg.Gaus
     steps = settings.num_steps // settings.num_stages
     stages: list[fg.GaussianFit] = []
     for stage in range(settings.num_stages):
-        method = fg.NaturalGradient(batch_size=settings.batch_size, num_steps=steps, learning_rate=settings.learning_rate)
+        rate = settings.learning_rate / 3.0**stage
+        method = fg.NaturalGradient(batch_size=settings.batch_size, num_steps=steps, learning_rate=rate)
         start = stages[-1] if stages else None
         stages.append(work.fit(f"digits-{stage}", model, data.X, data.y, method=method, seed=stage, start=start))
         work.say(f"stage {stage + 1} of {settings.num_stages}: bound {stages[-1].elbo:.0f}")
