@@ -131,7 +131,7 @@ class HilbertFeatures(Inducing):
 
     @property
     def frequencies(self) -> Float[Array, "M D"]:
-        """W."""
+        """Angular frequencies of the waves."""
         return jnp.pi * self.numbers / (self.high - self.low)
 
     def Kuu(self, kernel: Kernel) -> Float[Array, " M"]:  # noqa: D102
