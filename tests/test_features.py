@@ -7,10 +7,12 @@ from reference import numerical_gradient
 from scipy import stats
 
 import freegp as fg
-from freegp.inducing import Inputs
-from freegp.parameters import to_free
+from freegp.inducing import Inputs, lattice_of
+from freegp.parameters import from_free, to_free
 from freegp.sampling import alternating
 from freegp.sampling.start import site_coordinates
+from freegp.target.kept import keep, kept_data_term
+from freegp.target.projection import unwhiten
 
 RNG = np.random.default_rng(8)
 X = RNG.uniform(-1, 1, (25, 1))
@@ -157,3 +159,42 @@ def test_too_few_features_are_told():
     enough = fg.fit_gaussian(model.with_inducing(fit.model.inducing.grown(3.0)), X, np.sin(20 * X[:, 0]), progress=False)
     assert fit.sparsity.suggested_inducing is None
     assert fit.model.num_inducing < enough.sparsity.suggested_inducing
+
+
+class TestLattice:
+    nodes = np.stack([axis.ravel() for axis in np.meshgrid([0.1, 0.4, 0.5, 1.0], [-1.0, 0.0, 2.0], indexing="ij")], axis=1)
+    inputs = np.random.default_rng(1).permutation(nodes)[:9]
+    counts = np.random.default_rng(2).poisson(1.5, 9).astype(float)
+
+    def model(self):
+        kernel = RBF(0.8, [0.6, 1.1]) + Constant(0.5)
+        return fg.SparseGP(kernel, fg.likelihoods.Poisson(), fg.HilbertSpace((5, 4)), block_size=4).prepared(self.inputs)
+
+    def test_sums_column_by_column_are_sums_over_features(self):
+        features = self.model().inducing
+        waves = lattice_of(features.with_known((), jnp.asarray(self.inputs)))
+        phi, weights = np.asarray(features.features(jnp.asarray(self.inputs))), RNG.normal(size=(features.num_inducing, 2))
+        np.testing.assert_allclose(waves.sum(weights), phi @ weights, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(waves.sum_of_squares(weights), phi**2 @ weights, rtol=1e-10, atol=1e-12)
+
+    def test_density_and_slopes_are_those_of_rows(self):
+        model, X, y = self.model(), jnp.asarray(self.inputs), jnp.asarray(self.counts)
+        free, v = to_free(model), jnp.asarray(RNG.normal(size=(model.num_inducing, 1)))
+        known = model.with_known(X)
+        assert lattice_of(known) is not None
+
+        def both(inputs):
+            return jax.value_and_grad(lambda free, v: fg.log_density(model, inputs, y, free, v), argnums=(0, 1))(free, v)
+
+        for got, expected in zip(jax.tree.leaves(both(known)), jax.tree.leaves(both(X)), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-10)
+        at = from_free(model, free)
+        kept, rows = keep(at, known), keep(at, X)
+        np.testing.assert_allclose(kept.variance, rows.variance, rtol=1e-10)
+        data = [kept_data_term(each, at.likelihood, unwhiten(each.inverse_factors, v), y, 4) for each in (kept, rows)]
+        np.testing.assert_allclose(*data, rtol=1e-10)
+
+    def test_scattered_inputs_and_single_columns_are_none(self):
+        scattered = RNG.uniform(size=(20, 2))
+        assert lattice_of(fg.HilbertSpace(4).place(scattered, 0).with_known((), jnp.asarray(scattered))) is None
+        assert lattice_of(fg.HilbertSpace(4).place(X, 0).with_known((), jnp.asarray(X))) is None

@@ -201,7 +201,7 @@ def from_the_state(target, state):
     v, free = target.split(state.position)
     given = gibbs.GivenParameters(target.model, target.y, free, state.kept)
     gradient = jax.grad(given.log_density)(v.ravel())
-    means = latent_means(state.kept.cross, unwhiten(state.kept.inverse_factors, v))
+    means = latent_means(state.kept.basis, unwhiten(state.kept.inverse_factors, v))
     return means, state.kept.variance, state.log_density, gradient
 
 

@@ -13,9 +13,9 @@ from typing import ClassVar, Protocol
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from freegp.fields import as_float
+from freegp.fields import as_float, is_traced
 from freegp.kernels import Kernel
 from freegp.numerics.distances import squared_distances
 from freegp.saving import registered
@@ -24,15 +24,44 @@ MANY_COLUMNS = 32
 """From so many input columns on, distances to inducing inputs that stay are worth keeping."""
 
 
+MOST_NODES = 3
+"""A lattice is used if it has at most so many nodes for each input."""
 SMALLEST = 1e-12
 """Variance of a feature, in units of the largest, below which it is not told from zero."""
+
+
+class Waves(eqx.Module):
+    """Features at the nodes of a lattice, or at some of them, where sums over features are done column by column.
+
+    A sine of each wave number at each node of each column; which wave every feature but the level has along each column; and
+    at which node along each column every input is.
+    """
+
+    sines: tuple[Float[Array, "n m"], ...]
+    waves: Int[Array, "W D"]
+    nodes: Int[Array, "N D"]
+
+    def sum(self, weights: Float[Array, "M P"]) -> Float[Array, "N P"]:
+        """``sum_j w_j phi_j(x)`` at each input."""
+        return self._sum(self.sines, weights)
+
+    def sum_of_squares(self, weights: Float[Array, "M P"]) -> Float[Array, "N P"]:
+        """``sum_j w_j phi_j(x)^2`` at each input."""
+        return self._sum(tuple(jnp.square(sine) for sine in self.sines), weights)
+
+    def _sum(self, sines: tuple[Array, ...], weights: Float[Array, "M P"]) -> Float[Array, "N P"]:
+        shape = (*(sine.shape[1] for sine in sines), weights.shape[1])
+        total = jnp.zeros(shape).at[tuple(self.waves.T)].set(weights[1:])
+        for sine in sines:
+            total = jnp.tensordot(total, sine, axes=(0, 1))
+        return weights[0] + total[(slice(None), *self.nodes.T)].T
 
 
 class Inputs(eqx.Module):
     """Data inputs with what of the basis no parameter changes: distances to points that stay, or features. It stands for X."""
 
     X: Float[Array, "N D"]
-    known: Float[Array, "N M"]
+    known: Float[Array, "N M"] | Waves
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -43,6 +72,11 @@ class Inputs(eqx.Module):
 def rows_of(X: Float[Array, "N D"] | Inputs) -> Float[Array, "N D"]:
     """X itself."""
     return X.X if isinstance(X, Inputs) else X
+
+
+def lattice_of(X: Float[Array, "N D"] | Inputs) -> Waves | None:
+    """Features that are known at a lattice; they are not cut into blocks of rows."""
+    return X.known if isinstance(X, Inputs) and isinstance(X.known, Waves) else None
 
 
 class Inducing(eqx.Module):
@@ -96,9 +130,9 @@ class InducingPoints(Inducing):
         return kernel(self.Z)
 
     def Kuf(self, kernel: Kernel, X: Float[Array, "N D"] | Inputs) -> Float[Array, "M N"]:  # noqa: D102
-        if isinstance(X, Inputs):
+        if isinstance(X, Inputs) and not isinstance(X.known, Waves):
             return kernel.matrix_given(self.Z, X.X, X.known.T)
-        return kernel(self.Z, X)
+        return kernel(self.Z, rows_of(X))
 
     def with_known(self, kernels: Sequence[Kernel], X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:  # noqa: D102
         if X.shape[1] < MANY_COLUMNS or not any(kernel.uses_distances for kernel in kernels):
@@ -143,16 +177,36 @@ class HilbertFeatures(Inducing):
         return self.Kuu(kernel)[:, None] * self.basis(kernel, X)
 
     def basis(self, kernel: Kernel, X: Float[Array, "N D"] | Inputs) -> Float[Array, "M N"]:  # noqa: D102
-        return X.known.T if isinstance(X, Inputs) else self.features(X).T
+        if isinstance(X, Inputs) and not isinstance(X.known, Waves):
+            return X.known.T
+        return self.features(rows_of(X)).T
 
     def features(self, X: Float[Array, "N D"]) -> Float[Array, "N M"]:
         """phi, a row for each input."""
-        angles = (X - self.low)[:, None, :] * self.frequencies[1:]
-        waves = jnp.prod(jnp.sin(angles) / jnp.sqrt(0.5 * (self.high - self.low)), axis=2)
+        waves = jnp.prod(self._sines(X[:, None, :], self.numbers[1:]), axis=2)
         return jnp.concatenate([jnp.ones((X.shape[0], 1)), waves], axis=1)
 
+    def _sines(self, X: Float[Array, "... D"], numbers: Float[Array, "... D"]) -> Float[Array, "... D"]:
+        width = self.high - self.low
+        return jnp.sin(jnp.pi * numbers * (X - self.low) / width) / jnp.sqrt(0.5 * width)
+
     def with_known(self, kernels: Sequence[Kernel], X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:  # noqa: D102
-        return Inputs(X, self.features(X))
+        lattice = None if is_traced(X) else self._lattice(np.asarray(X))
+        return Inputs(X, self.features(X) if lattice is None else lattice)
+
+    def _lattice(self, X: Float[np.ndarray, "N D"]) -> Waves | None:
+        """The features by columns, if the inputs have several and are most of a lattice's nodes."""
+        found = [np.unique(column, return_inverse=True) for column in X.T]
+        if len(found) == 1 or math.prod(len(nodes) for nodes, _ in found) > MOST_NODES * len(X):
+            return None
+        most = np.max(np.asarray(self.numbers), axis=0).astype(int)
+        sines = []
+        for column, (nodes, _) in enumerate(found):
+            places, numbers = np.zeros((len(nodes), 1, X.shape[1])), np.ones((1, most[column], X.shape[1]))
+            places[..., column], numbers[..., column] = nodes[:, None], np.arange(1, most[column] + 1)
+            sines.append(self._sines(jnp.asarray(places), jnp.asarray(numbers))[..., column])
+        waves = jnp.asarray(self.numbers[1:] - 1, dtype=int)
+        return Waves(tuple(sines), waves, jnp.asarray(np.stack([inverse for _, inverse in found], axis=1)))
 
     def grown(self, factor: float) -> "HilbertFeatures":
         """On the same box, with frequencies so many times higher."""
@@ -275,10 +329,11 @@ class Automatic:
 
 
 def waves_up_to(counts: tuple[int, ...]) -> Float[Array, "M D"]:
-    """Numbers of half waves along each column: none, and those inside the ellipsoid that reaches so far along each."""
+    """Numbers of half waves along each column: none, and those in the ellipsoid that reaches so far, the longest first."""
     lattice = np.indices(counts).reshape(len(counts), -1).T
-    within = np.sum(np.square(lattice / np.maximum(np.array(counts) - 1, 1)), axis=1) <= 1.0
-    return jnp.asarray(np.concatenate([np.zeros((1, len(counts))), 1.0 + lattice[within]]))
+    radius = np.sum(np.square(lattice / np.maximum(np.array(counts) - 1, 1)), axis=1)
+    order = np.argsort(radius, kind="stable")[: np.count_nonzero(radius <= 1.0)]
+    return jnp.asarray(np.concatenate([np.zeros((1, len(counts))), 1.0 + lattice[order]]))
 
 
 def counts_of_columns(counts: int | tuple[int, ...], num_columns: int, owner: str) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from freegp.numerics.linalg import inverse_cholesky
+from freegp.numerics.blocks import Blocks
 from freegp.numerics.stacks import gram, log_determinant, times
 from freegp.parameters import from_free, log_jacobian, log_prior
 from freegp.sampling import rotation
@@ -36,12 +36,12 @@ MOST_TRIES = 60
 
 
 class Held(NamedTuple):
-    """What depends on the parameters alone: themselves, what they make of the data, and ``u = mean + spread z`` of the sites."""
+    """What depends on the parameters alone: themselves, what they make of the data, and ``u = mean + L^-T z`` of the sites."""
 
     zeta: Float[Array, " T"]
     free: Float[Array, " T"]
     kept: Kept
-    spread: Float[Array, "C M M"]
+    inverse: Blocks
     mean: Float[Array, "M C"]
     log_volume: Float[Array, ""]
 
@@ -81,16 +81,16 @@ def hold(target: SiteCoordinates, zeta: Float[Array, " T"]) -> Held:
 
 def _with_sites(target: SiteCoordinates, zeta: Float[Array, " T"], free: Float[Array, " T"], kept: Kept) -> Held:
     H, linear = target.site_gaussian(gram(kept.inverse_factors))
-    inverse = jax.vmap(inverse_cholesky)(H)
-    mean = jnp.einsum("cba,cbd,dc->ac", inverse, inverse, linear)
-    log_factors = jnp.sum(log_determinant(inverse) + log_determinant(kept.inverse_factors))
-    return Held(zeta, free, kept, jnp.swapaxes(inverse, -1, -2), mean, log_factors + target.log_scale())
+    inverse = H.inverse_cholesky()
+    mean = inverse.transposed_times(inverse.times(linear))
+    log_factors = jnp.sum(inverse.log_determinant() + log_determinant(kept.inverse_factors))
+    return Held(zeta, free, kept, inverse, mean, log_factors + target.log_scale())
 
 
 def _whitened(target: SiteCoordinates, held: Held, z: Float[Array, " Z"]) -> Float[Array, "M C"]:
     """``R^-1 u`` of each mixed function."""
     standard = target.z_location + target.z_scale * z.reshape(target.z_scale.shape)
-    return times(held.kept.inverse_factors, held.mean + times(held.spread, standard))
+    return times(held.kept.inverse_factors, held.mean + held.inverse.transposed_times(standard))
 
 
 def _log_density(

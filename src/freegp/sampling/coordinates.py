@@ -12,15 +12,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from freegp.approximation.gaussian import Sites
 from freegp.inducing import Inputs
 from freegp.model import SparseGP
 from freegp.numerics import stacks
-from freegp.numerics.linalg import from_standard, symmetrize
-from freegp.numerics.stacks import Stack, around, gram, is_diagonal, plus, times, transposed, whitening
+from freegp.numerics.blocks import Blocks, blocks_of
+from freegp.numerics.linalg import symmetrize
+from freegp.numerics.stacks import Stack, around, gram, is_diagonal, times, transposed, whitening
 from freegp.parameters import from_free, log_jacobian, log_prior
 from freegp.target.log_density import data_term
 from freegp.target.projection import Projection, covariances, in_basis
@@ -28,6 +28,8 @@ from freegp.target.projection import Projection, covariances, in_basis
 TUNED = ("location", "factor", "strength", "z_location", "z_scale")
 STRENGTHS = (1.5, 1.0, 0.6, 0.35, 0.2, 0.1, 0.03, 0.0)
 NUM_FOR_STRENGTH = 60
+MOST_DENSE = 128
+"""Of features, so many rows of the sites' precision are dense."""
 SHARPEST = 1e12
 """Largest site precision, in units of the prior's smallest, for which H is still positive definite in double precision."""
 
@@ -46,13 +48,14 @@ class SiteCoordinates(eqx.Module):
     Latent functions are first mixed, ``u = w mixing`` with orthonormal rows: for a likelihood that does not change when all
     latents are shifted together, and a shared kernel, the mode common to all of them is exactly its prior, is left out of x
     and drawn afresh (``common``). ``site_precision``, ``site_linear`` and ``site_mean`` are Lambda and h of each of the C mixed
-    functions, and their mean at the fit, which stays where it is whatever the strength.
+    functions, and their mean at the fit, which stays where it is whatever the strength. Of many features' Lambda the first rows
+    are dense and of the rest there is the diagonal: data tell waves that are short apart.
     """
 
     model: SparseGP
     X: Float[Array, "N D"] | Inputs
     y: Float[Array, " N"]
-    site_precision: Float[Array, "C M M"]
+    site_precision: Blocks
     site_linear: Float[Array, "M C"]
     site_mean: Float[Array, "M C"]
     mixing: Float[Array, "C P"]
@@ -106,11 +109,9 @@ class SiteCoordinates(eqx.Module):
         inverse_factors, precision, log_determinant = _whitening_and_precision(Kuu)
         w = times(Kuu, times(transposed(inverse_factors), whitened @ self.mixing.T))  # R = Kuu R^-T
         H, linear = self.site_gaussian(precision)
-        L = jnp.linalg.cholesky(H)
-        shift = jax.vmap(lambda factor, h: solve_triangular(factor, h, lower=True), in_axes=(0, 1), out_axes=1)(L, linear)
-        z = jnp.einsum("cab,ac->bc", L, w) - shift
-        log_determinants = 2.0 * jnp.sum(jnp.log(jnp.diagonal(L, axis1=-2, axis2=-1)), axis=-1)
-        return z, -0.5 * jnp.sum(log_determinants + log_determinant)
+        L = H.cholesky()
+        z = L.transposed_times(w) - L.solve_lower(linear)
+        return z, -0.5 * jnp.sum(2.0 * L.log_determinant() + log_determinant)
 
     def rescaled(self, free: Float[Array, "S T"], whitened: Float[Array, "S M P"]) -> "SiteCoordinates":
         """The same target with strength, location and scale of x taken from draws: dense in theta, a scale for each z."""
@@ -149,14 +150,15 @@ class SiteCoordinates(eqx.Module):
         """The parts of x: z and zeta."""
         return x[: self.z_scale.size].reshape(self.z_scale.shape), x[self.z_scale.size :]
 
-    def site_gaussian(self, precision: Stack) -> tuple[Float[Array, "C M M"], Float[Array, "M C"]]:
+    def site_gaussian(self, precision: Stack) -> tuple[Blocks, Float[Array, "M C"]]:
         """H and h at the present strength."""
-        weakened = (1.0 - self.strength) * jnp.einsum("cab,bc->ac", self.site_precision, self.site_mean)
-        return plus(precision, self.strength * self.site_precision), self.site_linear - weakened
+        weakened = (1.0 - self.strength) * self.site_precision.times(self.site_mean)
+        return self.site_precision.scaled(self.strength).plus(precision), self.site_linear - weakened
 
     def _unstandardize(self, precision: Stack, log_determinant: Array, z: Float[Array, "M C"]) -> tuple[Array, Array]:
         """The u of each mixed function from z, and the log volume ``log |dv/dz| = -(log |H| + log |Kuu|) / 2``."""
-        w, log_determinants = jax.vmap(from_standard, in_axes=(0, 1, 1), out_axes=(1, 0))(*self.site_gaussian(precision), z)
+        H, linear = self.site_gaussian(precision)
+        w, log_determinants = H.from_standard(linear, z)
         return w, -0.5 * jnp.sum(log_determinants + log_determinant)
 
 
@@ -166,7 +168,7 @@ def _whitening_and_precision(Kuu: Stack) -> tuple[Stack, Stack, Float[Array, " K
     return inverse_factors, gram(inverse_factors), -2.0 * stacks.log_determinant(inverse_factors)
 
 
-def unwhitened(sites: Sites, Kuu: Stack) -> tuple[Float[Array, "C M M"], Float[Array, "M C"], Float[Array, "M C"]]:
+def unwhitened(sites: Sites, Kuu: Stack) -> tuple[Blocks, Float[Array, "M C"], Float[Array, "M C"]]:
     """Lambda, h and the mean of whitened sites: ``R0^-T W R0^-1``, ``R0^-T b``, ``R0 m``.
 
     Directions of W below zero, or too sharp for double precision, are brought into range; the mean stays.
@@ -177,9 +179,10 @@ def unwhitened(sites: Sites, Kuu: Stack) -> tuple[Float[Array, "C M M"], Float[A
     precision = symmetrize(around(unwhiten, clipped))
     sharpest = _largest_trace(clipped) if is_diagonal(Kuu) else _largest_trace(precision) * _largest_trace(Kuu)
     within = jnp.minimum(1.0, SHARPEST / sharpest)
-    mean = sites.gaussian().mean
-    linear = mean + within * jnp.einsum("pab,bp->ap", clipped, mean)  # b = (I + W) m keeps the mean
-    return within * precision, times(unwhiten, linear), times(Kuu, times(unwhiten, mean))  # R0 = Kuu R0^-T
+    blocks = blocks_of(within * precision, MOST_DENSE if is_diagonal(Kuu) else precision.shape[-1])
+    weights = times(unwhiten, sites.gaussian().mean)
+    mean = times(Kuu, weights)  # R0 = Kuu R0^-T
+    return blocks, weights + blocks.times(mean), mean  # h = (Kuu^-1 + Lambda) u keeps the mean
 
 
 def _largest_trace(matrices: Float[Array, "C M M"]) -> Float[Array, ""]:

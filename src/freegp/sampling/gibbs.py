@@ -58,7 +58,7 @@ class GivenParameters(eqx.Module):
 
     def log_density(self, x: Float[Array, " V"]) -> Float[Array, ""]:
         """``log q(v, theta)`` up to a constant, in O(N M), and so is its gradient."""
-        v = x.reshape(self.kept.cross.shape[-1], -1)
+        v = x.reshape(self.model.num_inducing, -1)
         likelihood = from_free(self.model, self.free).likelihood
         data = kept_data_term(self.kept, likelihood, unwhiten(self.kept.inverse_factors, v), self.y, self.model.block_size)
         prior_v = -0.5 * jnp.sum(jnp.square(v)) - 0.5 * v.size * jnp.log(2.0 * jnp.pi)

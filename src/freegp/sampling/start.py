@@ -9,6 +9,7 @@ from freegp.approximation import GaussianFit
 from freegp.approximation.curvature import parameter_factor
 from freegp.approximation.gaussian import Sites
 from freegp.approximation.problem import Problem
+from freegp.inducing import Inputs
 from freegp.model import SparseGP
 from freegp.numerics.linalg import forms, symmetrize
 from freegp.numerics.stacks import around, transposed, whitening
@@ -21,7 +22,8 @@ from freegp.target.projection import covariances, marginals, project_gaussian, t
 def site_coordinates(fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, " N"]) -> SiteCoordinates:
     """Coordinates around the fit; the common mode of several classes is split off where it is its prior."""
     factor = jnp.asarray(parameter_factor(Problem(fit.model, X, y, False), fit.sites))
-    return _site_coordinates(fit.model, fit.mean, fit.covariance, fit.sites, factor, X, y)
+    inputs = fit.model.with_known(X)
+    return _site_coordinates(fit.model, fit.mean, fit.covariance, fit.sites, factor, X, inputs, y)
 
 
 @eqx.filter_jit
@@ -32,6 +34,7 @@ def _site_coordinates(
     sites: Sites,
     factor: Float[Array, "T T"],
     X: Float[Array, "N D"],
+    inputs: Float[Array, "N D"] | Inputs,
     y: Float[Array, " N"],
 ) -> SiteCoordinates:
     P = model.num_latents
@@ -43,7 +46,7 @@ def _site_coordinates(
     shape = (model.num_inducing, mixing.shape[0])
     site_gaussian = unwhitened(sites, covariances(model))
     tuned = (to_free(model), factor, jnp.ones(()), jnp.zeros(shape), jnp.ones(shape))
-    return SiteCoordinates(model, model.with_known(X), y, *site_gaussian, mixing, common, *tuned)
+    return SiteCoordinates(model, inputs, y, *site_gaussian, mixing, common, *tuned)
 
 
 def _contrast_sites(

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PyTree
 
 from freegp.fields import is_traced
-from freegp.inducing import Inducing, Inputs
+from freegp.inducing import Inducing, Inputs, lattice_of
 from freegp.model import SparseGP
 from freegp.numerics.stacks import whitening
 from freegp.parameters import from_free, log_jacobian, log_prior
@@ -53,7 +53,8 @@ def data_term(
         return likelihood.expected_log_prob(mean, variance, y_block)
 
     rows = (X, y, per_datum_part(model.likelihood))
-    return streamed_sum(term, (model, projection), rows, model.block_size)
+    whole = lattice_of(X) is not None
+    return streamed_sum(term, (model, projection), rows, X.shape[0] if whole else model.block_size)
 
 
 @jax.custom_vjp

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from freegp.inducing import Inputs, rows_of
+from freegp.inducing import Inputs, lattice_of, rows_of
 from freegp.kernels import Kernel
 from freegp.model import SparseGP
 from freegp.numerics.linalg import forms
@@ -87,9 +87,13 @@ def marginals(
     model: SparseGP, projection: Projection, X: Float[Array, "N D"] | Inputs
 ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
     """Mean and variance of each latent at each input."""
-    basis = jnp.stack([model.placed.basis(kernel, X) for kernel in model.kernels])
     prior = jnp.stack([kernel.diagonal(rows_of(X)) for kernel in model.kernels])
     weights, precision = projection.weights, projection.precision
+    lattice = lattice_of(X)
+    if lattice is not None and is_diagonal(precision):
+        variance = jnp.maximum(prior - lattice.sum_of_squares(precision.T).T, 0.0)
+        return lattice.sum(weights), jnp.broadcast_to(variance.T, (X.shape[0], weights.shape[1]))
+    basis = jnp.stack([model.placed.basis(kernel, X) for kernel in model.kernels])
     if is_diagonal(precision):
         mean = weights.T @ basis[0] if basis.shape[0] == 1 else jnp.einsum("mp,pmn->pn", weights, basis)
         explained = jnp.einsum("km,kmn->kn", precision, jnp.square(basis))
