@@ -157,11 +157,11 @@ in two processes of one thread (GPflow: 20 leapfrog steps, dual averaging to 0.8
 Gaussian fit). An R-hat far from 1 says that the effective samples of that row are a guess.
 
 Lengthscale and variance are means +- standard deviations, the Monte-Carlo error of the mean in brackets; for image the
-lengthscale is the geometric mean of 18. HSGP and our `HilbertSpace` approximate the full process and not that of the points, in
-boxes {BOX["coal"]} (coal) and {BOX["pines"]} times (pines) as wide as the window: HSGP with {BASIS["coal"]} and
-{BASIS["pines"]} x {BASIS["pines"]} waves, ours with {WAVES["coal"]} and up to {WAVES["pines"]} x {WAVES["pines"]}, without
-those in the corner of high frequencies. HSGP leaves out what its waves do not carry; ours keeps its variance in the model, and so needs
-more of them. In 18 columns neither can be used.
+lengthscale is the geometric mean of 18. HSGP and our `HilbertSpace` approximate the full process and not that of the points,
+in boxes {BOX["coal"]} (coal) and {BOX["pines"]} times (pines) as wide as the window. HSGP has {BASIS["coal"]} and
+{BASIS["pines"]} x {BASIS["pines"]} waves, ours {WAVES["coal"]} and up to {WAVES["pines"]} x {WAVES["pines"]}, without those in the
+corner of high frequencies. HSGP leaves out what its waves do not carry; ours keeps its variance in the model, and so needs more
+of them. In 18 columns neither can be used.
 
 "paper" and "gibbs" tune as the paper does on coal; elsewhere with {FEWER_ROUNDS["num_rounds"]} rounds of
 {FEWER_ROUNDS["draws_per_round"]} draws and Lmax up to {FEWER_ROUNDS["most_steps"]}, to save time.
