@@ -159,7 +159,7 @@ Gaussian fit). An R-hat far from 1 says that the effective samples of that row a
 Lengthscale and variance are means +- standard deviations, the Monte-Carlo error of the mean in brackets; for image the
 lengthscale is the geometric mean of 18. HSGP and our `HilbertSpace` approximate the full process and not that of the points,
 in boxes {BOX["coal"]} (coal) and {BOX["pines"]} times (pines) as wide as the window. HSGP has {BASIS["coal"]} and
-{BASIS["pines"]} x {BASIS["pines"]} waves, ours {WAVES["coal"]} and up to {WAVES["pines"]} x {WAVES["pines"]}, without those in the
+{BASIS["pines"]} x {BASIS["pines"]} waves, ours {WAVES["coal"]} and up to {WAVES["pines"]} x {WAVES["pines"]}, less those in the
 corner of high frequencies. HSGP leaves out what its waves do not carry; ours keeps its variance in the model, and so needs more
 of them. In 18 columns neither can be used.
 
