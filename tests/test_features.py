@@ -145,8 +145,9 @@ class TestRefused:
             fg.fit_gaussian(cox(fg.HilbertSpace(5), kernel), np.concatenate([X, X[::-1]], axis=1), COUNTS)
 
     def test_numbers_that_make_no_box(self):
-        with pytest.raises(ValueError, match="num_waves must be 1 or more and boundary above 1"):
-            fg.HilbertSpace(5, boundary=0.9)
+        for num_waves, boundary in ((5, 0.9), (0, 1.5), (2.5, 1.5), ("many", 1.5), (5, np.nan)):
+            with pytest.raises(ValueError, match="num_waves must be whole numbers, 1 or more, and boundary above 1"):
+                fg.HilbertSpace(num_waves, boundary)
         with pytest.raises(ValueError, match="HilbertSpace has 2 counts for 1 input columns"):
             cox(fg.HilbertSpace((5, 5))).prepared(X)
 

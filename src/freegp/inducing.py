@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from freegp.fields import as_float, is_traced
 from freegp.kernels import Kernel
@@ -186,9 +186,10 @@ class HilbertFeatures(Inducing):
         waves = jnp.prod(self._sines(X[:, None, :], self.numbers[1:]), axis=2)
         return jnp.concatenate([jnp.ones((X.shape[0], 1)), waves], axis=1)
 
-    def _sines(self, X: Float[Array, "... D"], numbers: Float[Array, "... D"]) -> Float[Array, "... D"]:
-        width = self.high - self.low
-        return jnp.sin(jnp.pi * numbers * (X - self.low) / width) / jnp.sqrt(0.5 * width)
+    def _sines(self, X: ArrayLike, numbers: ArrayLike, column: int | slice = slice(None)) -> Float[Array, "..."]:
+        """The waves of these numbers along a column, or along all of them (the last axis)."""
+        low, width = self.low[column], (self.high - self.low)[column]
+        return jnp.sin(jnp.pi * numbers * (X - low) / width) / jnp.sqrt(0.5 * width)
 
     def with_known(self, kernels: Sequence[Kernel], X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:  # noqa: D102
         lattice = None if is_traced(X) else self._lattice(np.asarray(X))
@@ -200,13 +201,10 @@ class HilbertFeatures(Inducing):
         if len(found) == 1 or math.prod(len(nodes) for nodes, _ in found) > MOST_NODES * len(X):
             return None
         most = np.max(np.asarray(self.numbers), axis=0).astype(int)
-        sines = []
-        for column, (nodes, _) in enumerate(found):
-            places, numbers = np.zeros((len(nodes), 1, X.shape[1])), np.ones((1, most[column], X.shape[1]))
-            places[..., column], numbers[..., column] = nodes[:, None], np.arange(1, most[column] + 1)
-            sines.append(self._sines(jnp.asarray(places), jnp.asarray(numbers))[..., column])
+        numbers = [np.arange(1, number + 1) for number in most]
+        sines = tuple(self._sines(nodes[:, None], numbers[column], column) for column, (nodes, _) in enumerate(found))
         waves = jnp.asarray(self.numbers[1:] - 1, dtype=int)
-        return Waves(tuple(sines), waves, jnp.asarray(np.stack([inverse for _, inverse in found], axis=1)))
+        return Waves(sines, waves, jnp.asarray(np.stack([inverse for _, inverse in found], axis=1)))
 
     def grown(self, factor: float) -> "HilbertFeatures":
         """On the same box, with frequencies so many times higher."""
@@ -291,9 +289,10 @@ class HilbertSpace:
     boundary: float = 1.5
 
     def __post_init__(self) -> None:
-        if min(np.atleast_1d(self.num_waves)) < 1 or not self.boundary > 1.0:
+        counts = np.atleast_1d(self.num_waves)
+        if counts.dtype.kind not in "iu" or counts.min(initial=1) < 1 or not 1.0 < self.boundary < math.inf:
             raise ValueError(
-                f"num_waves must be 1 or more and boundary above 1, but they are {self.num_waves} and {self.boundary}"
+                f"num_waves must be whole numbers, 1 or more, and boundary above 1, but are {self.num_waves} and {self.boundary}"
             )
 
     def place(self, X: np.ndarray, seed: int) -> HilbertFeatures:
@@ -338,7 +337,7 @@ def waves_up_to(counts: tuple[int, ...]) -> Float[Array, "M D"]:
 
 def counts_of_columns(counts: int | tuple[int, ...], num_columns: int, owner: str) -> tuple[int, ...]:
     """One number for each column, of which one may stand for all."""
-    counts = (counts,) * num_columns if isinstance(counts, int) else tuple(counts)
+    counts = (int(counts),) * num_columns if isinstance(counts, int | np.integer) else tuple(counts)
     if len(counts) != num_columns:
         raise ValueError(f"{owner} has {len(counts)} counts for {num_columns} input columns; give one for each, or one number")
     return counts

@@ -52,7 +52,7 @@ def kept_data_term(
 ) -> Float[Array, ""]:
     """``sum_n E[log p(y_n | f_n)]`` for weights of the basis; it and its gradient in the weights cost O(N M)."""
     if isinstance(kept.basis, Waves):
-        return jnp.sum(likelihood.expected_log_prob(kept.basis.sum(weights), kept.variance, y))
+        return jnp.sum(likelihood.expected_log_prob(latent_means(kept.basis, weights), kept.variance, y))
     rows = (kept.basis, kept.variance, y, per_datum_part(likelihood))
     return streamed_sum(_expected, (likelihood, weights), rows, block_size)
 
