@@ -103,9 +103,13 @@ def test_bound_and_parameters_are_those_of_points(fit):
     assert "inducing features lose" in str(fit)
 
 
-def test_coordinates_hold_their_density(fit):
+@pytest.mark.parametrize("most_dense", [128, 4])
+def test_coordinates_hold_their_density(fit, most_dense, monkeypatch):
+    monkeypatch.setattr("freegp.sampling.coordinates.MOST_DENSE", most_dense)
+    jax.clear_caches()  # the number is in the compiled program
     y = jnp.asarray(COUNTS)
     target = site_coordinates(fit, jnp.asarray(X), y)
+    assert target.site_precision.diagonal.shape[1] == max(0, fit.model.num_inducing - most_dense)
     x = 0.3 * RNG.normal(size=target.num_dimensions)
     place = target.place(x, jax.random.key(0))
     plain = fg.log_density(fit.model, jnp.asarray(X), y, place.free, place.whitened)
