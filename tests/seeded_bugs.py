@@ -110,9 +110,16 @@ BUGS = (
     Bug(
         "wrong derivative of the quadratic form",
         "numerics/linalg.py",
-        "    of_columns = 2.0 * product * of_quadratic + weights @ of_linear\n",
-        "    of_columns = product * of_quadratic + weights @ of_linear\n",
+        "    return columns @ of_linear.T, 2.0 * product * of_quadratic + weights @ of_linear\n",
+        "    return columns @ of_linear.T, product * of_quadratic + weights @ of_linear\n",
         ("tests/test_numerics.py",),
+    ),
+    Bug(
+        "wrong sign of the slope that passes an inverse by",
+        "numerics/linalg.py",
+        "_weighted_gram(residuals[2], -cotangents[1])",
+        "_weighted_gram(residuals[2], cotangents[1])",
+        ("tests/test_target.py",),
     ),
     Bug(
         "wrong Matern profile",

@@ -9,7 +9,15 @@ from scipy import integrate, special, stats
 
 from freegp.numerics import normal
 from freegp.numerics.distances import rows_equal, squared_distances
-from freegp.numerics.linalg import forms, from_standard, gram, inverse_and_log_determinant, inverse_cholesky
+from freegp.numerics.linalg import (
+    forms,
+    from_standard,
+    gram,
+    inverse_and_log_determinant,
+    inverse_and_weights,
+    inverse_cholesky,
+    inverse_forms,
+)
 from freegp.numerics.quadrature import gaussian_expectation, gaussian_rule, logistic_expectation
 from freegp.numerics.special import expected_log_sum_exp, probability_of_largest
 
@@ -88,6 +96,33 @@ def test_forms_against_automatic_differentiation(matrix, num_latents, large, mon
         return jnp.sum(a * linear) + b @ quadratic
 
     agree(ours, lambda W, B, K: jnp.sum(a * (W.T @ K)) + b @ jnp.einsum("mn,mk,kn->n", K, B, K), weights, matrix, columns)
+
+
+@pytest.mark.parametrize(("num_latents", "large"), [(0, 200), (1, 200), (3, 2)])
+def test_forms_of_an_inverse_against_automatic_differentiation(matrix, num_latents, large, monkeypatch):
+    """Weights ``R^-T v`` and forms of the inverse, as functions of the matrix, of v and of the columns."""
+    monkeypatch.setattr("freegp.numerics.linalg.LARGE", large)
+    rng = np.random.default_rng(3)
+    columns, whitened = jnp.asarray(rng.normal(size=(6, 9))), jnp.asarray(rng.normal(size=(6, num_latents)))
+    a, b = rng.normal(size=(num_latents, 9)), rng.normal(size=9)
+
+    def ours(B, V, K):
+        inverse, weights = inverse_and_weights(B, V)
+        linear, quadratic = inverse_forms(weights, B, inverse, K)
+        return jnp.sum(a * linear) + b @ quadratic
+
+    def plain(B, V, K):
+        A = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(B), K, lower=True)
+        return jnp.sum(a * (V.T @ A)) + b @ jnp.sum(A**2, axis=0)
+
+    agree(ours, plain, matrix, whitened, columns)
+
+
+@pytest.mark.parametrize("large", [2, 3, 200])
+def test_inverse_factor_of_quarters(matrix, large, monkeypatch):
+    monkeypatch.setattr("freegp.numerics.linalg.LARGE", large)
+    np.testing.assert_allclose(inverse_cholesky(matrix) @ np.linalg.cholesky(matrix), np.eye(6), atol=1e-12)
+    assert np.isnan(inverse_cholesky(-matrix)).any()
 
 
 def test_gram_against_automatic_differentiation():

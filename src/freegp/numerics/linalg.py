@@ -10,7 +10,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 LARGE = 200
-"""The size from which on half a symmetric product is cheaper than a whole one."""
+"""The size from which on it pays to leave out the half of a matrix that is known to be zero, or to mirror the other."""
 
 
 def symmetrize(matrix: Float[Array, "*batch M M"]) -> Float[Array, "*batch M M"]:
@@ -31,8 +31,18 @@ def inverse_cholesky(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
     The result is NaN where the matrix is not positive definite. Its adjoint: with ``X = R^-1``,
     ``dK = sym(X^T Phi(-dX X^T) X)``.
     """
-    factor = jnp.linalg.cholesky(matrix)
-    return solve_triangular(factor, jnp.eye(matrix.shape[-1], dtype=matrix.dtype), lower=True)
+    return _inverse_of_lower(jnp.linalg.cholesky(matrix))
+
+
+def _inverse_of_lower(factor: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """Of a triangular matrix; of a large one from its quarters, ``[[A, 0], [-C B A, C]]`` with A and C inverses themselves."""
+    size = factor.shape[-1]
+    if size < LARGE:
+        return solve_triangular(factor, jnp.eye(size, dtype=factor.dtype), lower=True)
+    half = size // 2
+    first, last = _inverse_of_lower(factor[:half, :half]), _inverse_of_lower(factor[half:, half:])
+    below = -last @ (factor[half:, :half] @ first)
+    return jnp.concatenate([jnp.pad(first, ((0, 0), (0, size - half))), jnp.concatenate([below, last], axis=1)])
 
 
 def _inverse_cholesky_forward(matrix: Array) -> tuple[Array, Array]:
@@ -71,7 +81,7 @@ def forms(
 ) -> tuple[Float[Array, "P N"], Float[Array, " N"]]:
     """``W^T k`` and ``k^T B k`` for each column k and a symmetric B, with one product in the value and one in the gradient.
 
-    Automatic differentiation would spend two and four, since it knows neither that B is symmetric nor that W rides with it.
+    Automatic differentiation would spend two and four, since it does not know that B is symmetric.
     """
     return _forms_forward(weights, matrix, columns)[0]
 
@@ -83,25 +93,82 @@ def _forms_forward(weights: Array, matrix: Array, columns: Array) -> tuple[tuple
 
 
 def _forms_backward(residuals: tuple[Array, Array, Array], cotangents: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+    of_weights, of_columns = _slopes(residuals, cotangents)
+    return of_weights, _weighted_gram(residuals[1], cotangents[1]), of_columns
+
+
+def _slopes(residuals: tuple[Array, Array, Array], cotangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    """In the weights and the columns."""
     weights, columns, product = residuals
     of_linear, of_quadratic = cotangents
-    of_columns = 2.0 * product * of_quadratic + weights @ of_linear
-    return *_weighted_products(columns, of_quadratic, of_linear), of_columns
+    return columns @ of_linear.T, 2.0 * product * of_quadratic + weights @ of_linear
 
 
-def _weighted_products(columns: Array, of_quadratic: Array, of_linear: Array) -> tuple[Array, Array]:
-    """``K L^T`` and ``K C K^T`` for a diagonal C; of the second, being symmetric, a large one's upper right is not computed."""
+def _weighted_gram(columns: Array, weights: Array) -> Array:
+    """``K C K^T`` for a diagonal C; of a large one, it being symmetric, the upper right is not computed."""
     size = columns.shape[0]
-    half = size // 2 if size >= LARGE else 0
-    below = jnp.concatenate([columns[half:] * of_quadratic, of_linear]) @ columns.T
-    lower, linear = below[: size - half], below[size - half :].T
-    if not half:
-        return linear, lower
-    first = (columns[:half] * of_quadratic) @ columns[:half].T
-    return linear, jnp.concatenate([jnp.concatenate([first, lower[:, :half].T], axis=1), lower])
+    if size < LARGE:
+        return (columns * weights) @ columns.T
+    half = size // 2
+    first = (columns[:half] * weights) @ columns[:half].T
+    lower = (columns[half:] * weights) @ columns.T
+    return jnp.concatenate([jnp.concatenate([first, lower[:, :half].T], axis=1), lower])
 
 
 forms.defvjp(_forms_forward, _forms_backward)
+
+
+@jax.custom_vjp
+def inverse_forms(
+    weights: Float[Array, "M P"], matrix: Float[Array, "M M"], inverse: Float[Array, "M M"], columns: Float[Array, "M N"]
+) -> tuple[Float[Array, "P N"], Float[Array, " N"]]:
+    """``W^T k`` and ``k^T B^-1 k`` for each column k and a symmetric B whose inverse is known.
+
+    Slopes pass the inverse by and go to B itself, ``dB = -(B^-1 K) C (B^-1 K)^T``, which spares the two products that would
+    take them there from the inverse: ``B^-1 K`` is known from the value.
+    """
+    return _forms_forward(weights, inverse, columns)[0]
+
+
+def _inverse_forms_forward(
+    weights: Array, matrix: Array, inverse: Array, columns: Array
+) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
+    return _forms_forward(weights, inverse, columns)
+
+
+def _inverse_forms_backward(
+    residuals: tuple[Array, Array, Array], cotangents: tuple[Array, Array]
+) -> tuple[Array, Array, None, Array]:
+    of_weights, of_columns = _slopes(residuals, cotangents)
+    return of_weights, _weighted_gram(residuals[2], -cotangents[1]), None, of_columns
+
+
+inverse_forms.defvjp(_inverse_forms_forward, _inverse_forms_backward)
+
+
+@jax.custom_vjp
+def inverse_and_weights(
+    matrix: Float[Array, "M M"], whitened: Float[Array, "M P"]
+) -> tuple[Float[Array, "M M"], Float[Array, "M P"]]:
+    """``K^-1``, through which no slope passes (see `inverse_forms`), and ``R^-T v`` where R R^T = K.
+
+    With ``X = R^-1``, ``c = X dw``: ``dv = c`` and ``dK = sym(X^T Phi(-v c^T) X)``.
+    """
+    return _inverse_and_weights_forward(matrix, whitened)[0]
+
+
+def _inverse_and_weights_forward(matrix: Array, whitened: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    inverse = inverse_cholesky(matrix)
+    return (inverse.T @ inverse, inverse.T @ whitened), (inverse, whitened)
+
+
+def _inverse_and_weights_backward(residuals: tuple[Array, Array], cotangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    inverse, whitened = residuals
+    c = inverse @ cotangents[1]
+    return symmetrize(inverse.T @ lower_half(-whitened @ c.T) @ inverse), c
+
+
+inverse_and_weights.defvjp(_inverse_and_weights_forward, _inverse_and_weights_backward)
 
 
 @jax.custom_vjp

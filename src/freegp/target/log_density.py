@@ -8,10 +8,9 @@ from jaxtyping import Array, ArrayLike, Float, PyTree
 from freegp.fields import is_traced
 from freegp.inducing import Inducing, Inputs, lattice_of
 from freegp.model import SparseGP
-from freegp.numerics.stacks import whitening
 from freegp.parameters import from_free, log_jacobian, log_prior
 from freegp.target.blocks import per_datum_part, streamed_sum
-from freegp.target.projection import Projection, covariances, marginals, project_whitened
+from freegp.target.projection import Projection, covariances, marginals, project_prior
 from freegp.validation import check_inputs, check_targets, check_whitened
 
 
@@ -32,7 +31,7 @@ def expected_log_likelihood(model: SparseGP, X: ArrayLike, y: ArrayLike, whitene
 
 @eqx.filter_jit
 def _expected_log_likelihood(model: SparseGP, X: Array, y: Array, whitened: Array) -> Array:
-    return data_term(model, project_whitened(whitening(covariances(model)), whitened), X, y)
+    return data_term(model, project_prior(covariances(model), whitened), X, y)
 
 
 def data_term(
@@ -78,6 +77,6 @@ def log_density(
     Where there are many columns and one lengthscale, ``model.with_known(X)`` in the place of X spares the work on them.
     """
     at = from_free(model, free)
-    data = data_term(at, project_whitened(whitening(covariances(at)), whitened), X, y)
+    data = data_term(at, project_prior(covariances(at), whitened), X, y)
     prior_v = -0.5 * jnp.sum(jnp.square(whitened)) - 0.5 * whitened.size * jnp.log(2.0 * jnp.pi)
     return data + prior_v + log_prior(model, free) + log_jacobian(model, free)

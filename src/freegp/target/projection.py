@@ -16,15 +16,19 @@ from jaxtyping import Array, Float
 from freegp.inducing import Inputs, lattice_of, rows_of
 from freegp.kernels import Kernel
 from freegp.model import SparseGP
-from freegp.numerics.linalg import forms
-from freegp.numerics.stacks import Stack, around, gram, is_diagonal, times, transposed
+from freegp.numerics.linalg import forms, inverse_and_weights, inverse_forms
+from freegp.numerics.stacks import Stack, around, gram, is_diagonal, times, transposed, whitening
 
 
 class Projection(eqx.Module):
-    """Weights ``[M, P]`` and precisions, matrices or diagonals (one where the latent functions share it)."""
+    """Weights ``[M, P]`` and precisions, matrices or diagonals (one where the latent functions share it).
+
+    Where there is an ``inverse_of``, the precision is its inverse, and slopes go to it and not to the precision.
+    """
 
     weights: Float[Array, "M P"]
     precision: Stack
+    inverse_of: Stack | None = None
 
 
 def covariances(model: SparseGP) -> Stack:
@@ -42,6 +46,17 @@ def _with_jitter(Kuu: Float[Array, "M M"] | Float[Array, " M"], jitter: float) -
 def project_whitened(inverse_factors: Stack, whitened: Float[Array, "M P"]) -> Projection:
     """The conditional of the latents given u = R v (paper eq. 8): mean ``Kuf^T R^-T v``, variance what A leaves unexplained."""
     return Projection(unwhiten(inverse_factors, whitened), gram(transposed(to_weights(inverse_factors))))
+
+
+def project_prior(Kuu: Stack, whitened: Float[Array, "M P"]) -> Projection:
+    """The same from Kuu, with the cheapest slopes in it."""
+    if is_diagonal(Kuu):
+        return project_whitened(whitening(Kuu), whitened)
+    if Kuu.shape[0] == 1:
+        precision, weights = inverse_and_weights(Kuu[0], whitened)
+        return Projection(weights, precision[None], Kuu)
+    precision, weights = jax.vmap(inverse_and_weights, in_axes=(0, 1), out_axes=(0, 1))(Kuu, whitened[:, :, None])
+    return Projection(weights[:, :, 0], precision, Kuu)
 
 
 def project_gaussian(inverse_factors: Stack, mean: Float[Array, "M P"], covariance: Float[Array, "P M M"]) -> Projection:
@@ -88,7 +103,7 @@ def marginals(
 ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
     """Mean and variance of each latent at each input."""
     prior = jnp.stack([kernel.diagonal(rows_of(X)) for kernel in model.kernels])
-    weights, precision = projection.weights, projection.precision
+    weights, precision, inverse_of = projection.weights, projection.precision, projection.inverse_of
     lattice = lattice_of(X)
     if lattice is not None and is_diagonal(precision):
         variance = jnp.maximum(prior - lattice.sum_of_squares(precision.T).T, 0.0)
@@ -98,10 +113,16 @@ def marginals(
         mean = weights.T @ basis[0] if basis.shape[0] == 1 else jnp.einsum("mp,pmn->pn", weights, basis)
         explained = jnp.einsum("km,kmn->kn", precision, jnp.square(basis))
     elif precision.shape[0] == 1:
-        mean, explained = forms(weights, precision[0], basis[0])
+        mean, explained = _forms(weights, precision[0], None if inverse_of is None else inverse_of[0], basis[0])
     else:
-        of_each = jax.vmap(forms, in_axes=(1, 0, None if basis.shape[0] == 1 else 0))
-        mean, explained = of_each(weights[:, :, None], precision, basis[0] if basis.shape[0] == 1 else basis)
+        of_each = jax.vmap(_forms, in_axes=(1, 0, 0, None if basis.shape[0] == 1 else 0))
+        mean, explained = of_each(weights[:, :, None], precision, inverse_of, basis[0] if basis.shape[0] == 1 else basis)
     variance = jnp.maximum(prior - explained, 0.0)
     shape = (X.shape[0], weights.shape[1])
     return mean.reshape(shape[::-1]).T, jnp.broadcast_to(variance.T, shape)
+
+
+def _forms(weights: Array, precision: Array, inverse_of: Array | None, basis: Array) -> tuple[Array, Array]:
+    if inverse_of is None:
+        return forms(weights, precision, basis)
+    return inverse_forms(weights, inverse_of, precision, basis)
