@@ -32,7 +32,7 @@ class Settings:
     num_inducing: tuple[int, ...] = (5, 10, 20, 50, 100)
     num_samples: int = 500
     num_warmup: int = 300
-    num_chains: int = 4
+    num_chains: int = 2
 
 
 FULL = Settings()
