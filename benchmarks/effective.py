@@ -37,9 +37,9 @@ DRAWS = {
     "pines": {OURS: 500, FEATURES: 2000, "freegp paper": 300, "freegp gibbs": 500, GPFLOW: 200, HSGP: 500, FULL: 30},
     "image": {OURS: 500, "freegp paper": 500, "freegp gibbs": 500, GPFLOW: 600},
 }
-BASIS = {"coal": 30, "pines": 20}
-BOX = {"coal": 1.5, "pines": 1.2}
-WAVES = {"coal": 30, "pines": 30}
+# Waves along a column, and the width of their box in units of the window's: HSGP's, and ours.
+BASIS = {"coal": (30, 1.5), "pines": (20, 1.2)}
+WAVES = {"coal": (60, 3.0), "pines": (30, 1.2)}
 FEWER_ROUNDS = {"num_rounds": 15, "draws_per_round": 20, "most_steps": 50}
 
 
@@ -76,7 +76,7 @@ def _problem(name: str, problem: Problem, settings: Settings) -> dict[str, Any]:
         "freegp paper": partial(_ours, problem, fit, fg.PaperHMC(**tuning)),
         "freegp gibbs": partial(_ours, problem, fit, fg.Gibbs(**tuning)),
         GPFLOW: partial(_gpflow, problem, fit),
-        HSGP: lambda draws: hsgp.sample(problem, BASIS[name], BOX[name], draws, NUM_CHAINS),
+        HSGP: lambda draws: hsgp.sample(problem, *BASIS[name], draws, NUM_CHAINS),
         FULL: partial(_full, problem, fit),
     }
     rows: dict[str, Any] = {}
@@ -99,8 +99,8 @@ def _ours(problem: Problem, fit: fg.GaussianFit, sampler: Any, num_draws: int) -
 
 
 def _features(problem: Problem, name: str, num_draws: int) -> Chains:
-    """Waves on HSGP's box: more on the pines, where ours cost less and are charged for what they do not carry."""
-    waves = problem.model(fg.HilbertSpace(WAVES[name], boundary=BOX[name]))
+    """More waves than HSGP has: ours cost less, and are charged for what they do not carry."""
+    waves = problem.model(fg.HilbertSpace(*WAVES[name]))
     fit = fg.fit_gaussian(waves, problem.X, problem.y, progress=False)
     return _ours(problem, fit, "sites", num_draws)
 
@@ -157,11 +157,12 @@ in two processes of one thread (GPflow: 20 leapfrog steps, dual averaging to 0.8
 Gaussian fit). An R-hat far from 1 says that the effective samples of that row are a guess.
 
 Lengthscale and variance are means +- standard deviations, the Monte-Carlo error of the mean in brackets; for image the
-lengthscale is the geometric mean of 18. HSGP and our `HilbertSpace` approximate the full process and not that of the points,
-in boxes {BOX["coal"]} (coal) and {BOX["pines"]} times (pines) as wide as the window. HSGP has {BASIS["coal"]} and
-{BASIS["pines"]} x {BASIS["pines"]} waves, ours {WAVES["coal"]} and up to {WAVES["pines"]} x {WAVES["pines"]}, less those in the
-corner of high frequencies. HSGP leaves out what its waves do not carry; ours keeps its variance in the model, and so needs more
-of them. In 18 columns neither can be used.
+lengthscale is the geometric mean of 18. HSGP and our `HilbertSpace` approximate the full process and not that of the points.
+On coal HSGP has {BASIS["coal"][0]} waves in a box {BASIS["coal"][1]} times as wide as the window; ours are {WAVES["coal"][0]}
+in a box of {WAVES["coal"][1]:g} times, since the posterior holds long lengthscales. On the pines HSGP has
+{BASIS["pines"][0]} x {BASIS["pines"][0]} and ours are up to {WAVES["pines"][0]} x {WAVES["pines"][0]}, less those in the corner
+of high frequencies, both in a box of {WAVES["pines"][1]} times. HSGP leaves out what its waves do not carry; ours keeps its
+variance in the model, and so needs more of them. In 18 columns neither can be used.
 
 "paper" and "gibbs" tune as the paper does on coal; elsewhere with {FEWER_ROUNDS["num_rounds"]} rounds of
 {FEWER_ROUNDS["draws_per_round"]} draws and Lmax up to {FEWER_ROUNDS["most_steps"]}, to save time.

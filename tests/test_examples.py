@@ -27,9 +27,12 @@ VERDICTS = {
     "resume_run": r"cut short, it holds 100 draws a chain\nresumed, it holds 200 draws a chain, the very same as",
 }
 """What each script must come to."""
+LONG = ("choose_inducing", "classify", "count", "heavy_tails", "own_likelihood")
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "script", [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in LONG else []) for path in SCRIPTS]
+)
 def test_example_runs_and_comes_to_its_conclusion(script, tmp_path, monkeypatch, capsys):
     """As a user would run it, but compiled for a short life (see conftest) and, if that makes no difference, in this process."""
     monkeypatch.chdir(tmp_path)

@@ -123,6 +123,8 @@ class TestDamage:
     def test_missing(self, tmp_path):
         with pytest.raises(FileNotFoundError, match="there is no file"):
             fg.load(tmp_path / "nothing.npz")
+        with pytest.raises(IsADirectoryError, match="if it holds a run"):
+            fg.load(tmp_path)
 
     @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 truncated"])
     def test_not_ours(self, tmp_path, content):
