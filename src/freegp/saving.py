@@ -53,7 +53,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """Read what `save` wrote."""
     path = Path(path)
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; if it holds a run, fg.resume({str(path)!r}) reads it")
+        raise IsADirectoryError(f"{path} is a folder; if it holds a run, fg.read_run({str(path)!r}) reads it")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}; check the path")
     return decode(path, *read_arrays(path))
