@@ -24,7 +24,7 @@ READINGS = (
     "k-means runs on the pixels as they are, in minibatches.",
     "Priors of the covariance parameters are not stated in the paper: ours are freegp's log-normals around the starting values.",
     "The Gaussian approximation is fitted on minibatches of 5000, with natural gradients for q(v) and Adam for the rest; the "
-    "paper has 1000 and AdaDelta. Each stage starts with half the learning rate of the one before.",
+    "paper has 1000 and AdaDelta. In the second half of its stages each has half the learning rate of the one before.",
     "Of theta the chains move the variance and one factor of all lengthscales, whose ratios stay those of the fit: the paper "
     "does not say whether all of them moved.",
     "Seconds a gradient are those of value and gradient of the log density over all images on all cores, the least of three; "
@@ -42,9 +42,9 @@ class Settings:
     pooling: int = 1
     num_inducing: int = 500
     batch_size: int = 5000
-    num_steps: int = 1200
-    num_stages: int = 3
-    learning_rate: float = 0.02
+    num_steps: int = 2400
+    num_stages: int = 6
+    learning_rate: float = 0.03
     lengthscale: float = 10.0
     variance: float = 10.0
     num_samples: int = 150
@@ -110,7 +110,7 @@ def _fitted(work: Workplace, settings: Settings, data: Labelled) -> list[fg.Gaus
     steps = settings.num_steps // settings.num_stages
     stages: list[fg.GaussianFit] = []
     for stage in range(settings.num_stages):
-        rate = settings.learning_rate / 2.0**stage
+        rate = settings.learning_rate / 2.0 ** max(0, stage + 1 - settings.num_stages // 2)
         method = fg.NaturalGradient(batch_size=settings.batch_size, num_steps=steps, learning_rate=rate)
         start = stages[-1] if stages else None
         stages.append(work.fit(f"digits-{stage}", model, data.X, data.y, method=method, seed=stage, start=start))
