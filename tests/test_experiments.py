@@ -315,9 +315,10 @@ def test_the_page_has_the_paper_beside_ours(tmp_path):
     write_json(tmp_path / "coal" / "numbers.json", as_record(report, {"num_bins": 100}, "2026-01-02", "freegp 9"))
     write_json(tmp_path / "toy" / "numbers.json", as_record(Report("another", [], {}), {"M": [1, 2]}, "2026-01-03", "freegp 8"))
     (tmp_path / "coal" / "rates.png").touch()
-    page = write_page(tmp_path, quick=False).read_text()
+    write_json(tmp_path / "of-others" / "numbers.json", {})
+    page = write_page(tmp_path, ["coal", "pines", "toy"], quick=False).read_text()
     assert "quick runs" not in page
-    assert "quick runs" in write_page(tmp_path, quick=True).read_text()
+    assert "quick runs" in write_page(tmp_path, ["coal"], quick=True).read_text()
     assert "## coal: a title" in page
     assert "| score | -1.229 | -1.230 | 12 |\n| ratio | 163 | 80 |  |" in page
     assert "Settings: num bins 100.\n- A reading." in page

@@ -54,5 +54,5 @@ def run(
     work.settle(asdict(settings))
     report: Report = experiment.run(work, settings)
     write_json(work.folder / "numbers.json", as_record(report, asdict(settings), *work.history()))
-    write_page(folder, quick)
+    write_page(folder, EXPERIMENTS, quick)
     return report

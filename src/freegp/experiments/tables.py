@@ -1,6 +1,7 @@
 """What an experiment hands back, and the page on which the paper's figures stand beside ours."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,10 @@ def as_record(report: Report, settings: dict[str, Any], date: str, versions: str
     return asdict(report) | {"settings": settings, "date": date, "versions": versions}
 
 
-def write_page(out: Path, quick: bool) -> Path:
-    """Write ``paper.md`` from the numbers of every experiment under a folder."""
-    records = {path.parent: json.loads(path.read_text()) for path in sorted(out.glob("*/numbers.json"))}
+def write_page(out: Path, names: Iterable[str], quick: bool) -> Path:
+    """Write ``paper.md`` from the numbers of those experiments that there are under a folder."""
+    paths = (out / name / "numbers.json" for name in names)
+    records = {path.parent: json.loads(path.read_text()) for path in paths if path.is_file()}
     title = "# The paper's figures and ours"
     note = "Written by `freegp reproduce`; each table has its settings, versions and date below it."
     warning = ["These are quick runs, far smaller than the paper's: they show that everything works, not what it reaches."]
