@@ -48,7 +48,7 @@ class Settings:
     lengthscale: float = 10.0
     variance: float = 10.0
     num_samples: int = 150
-    num_warmup: int = 150
+    num_warmup: int = 100
     num_chains: int = 2
 
 
