@@ -15,7 +15,7 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER", "alone")
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parents[1] / ".pytest_cache" / "compiled" / WORKER)
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"  # it tells of every program read back
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # it tells of every program read back
 
 import pytest  # noqa: E402
 

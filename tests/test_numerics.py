@@ -160,6 +160,20 @@ def test_slopes_of_the_expected_log_sum_are_its_differences(largest):
     np.testing.assert_allclose(slope(mean).sum(axis=-1), 1.0, atol=1e-6)
 
 
+@pytest.mark.parametrize("num_columns", [1, 2, 3, 4])
+def test_slopes_of_squared_distances_are_those_of_the_definition(num_columns):
+    rng = np.random.default_rng(3)
+    a, b = (jnp.asarray(1000.0 + rng.normal(size=(rows, num_columns))) for rows in (6, 4))
+    weights = jnp.asarray(rng.normal(size=(6, 4)))
+
+    def by(distances):
+        return jax.grad(lambda a, b: jnp.sum(weights * jnp.sqrt(1.0 + distances(a, b))), argnums=(0, 1))(a, b)
+
+    expected = by(lambda a, b: jnp.sum((a[:, None] - b) ** 2, axis=-1))
+    for got, wanted in zip(by(squared_distances), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-11)
+
+
 def test_squared_distances_match_the_definition():
     rng = np.random.default_rng(0)
     for dims in (1, 2, 5):

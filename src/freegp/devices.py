@@ -12,9 +12,11 @@ from typing import ParamSpec, TypeVar
 
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 if "jaxlib" not in sys.modules and os.environ.get(LOG_LEVEL) in (None, "1"):  # JAX's own choice, handed down to child processes
-    os.environ[LOG_LEVEL] = "2"
+    os.environ[LOG_LEVEL] = "3"
 SILENCED = "jaxlib" not in sys.modules or os.environ.get(LOG_LEVEL) in ("2", "3")
-"""XLA warns of every program it reads back, unless told not to before it is loaded; its errors are still shown."""
+"""XLA warns of every program it reads back, unless told not to before it is loaded. On newer processors it calls it an error that
+the program was compiled for a machine that would rather not gather, which the same machine does not say of itself. What really
+goes wrong comes as an exception."""
 
 import jax  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402

@@ -14,6 +14,10 @@ from freegp.parameters import all_parameters, check_names, check_values, get_val
 from freegp.priors import Prior, as_prior
 from freegp.saving import registered
 
+BLOCK_ENTRIES = 400_000
+"""Of a block's matrix: a few such matrices stay in the cache, and below the size at which memory is fetched anew every time."""
+ROWS_IN_BLOCK = 256, 4096
+
 
 @registered
 class SparseGP(eqx.Module):
@@ -35,7 +39,7 @@ class SparseGP(eqx.Module):
     jitter
         Added to the diagonal of Kuu, in units of its mean.
     block_size
-        How many data are in memory at once.
+        How many data are in memory at once; by default as many as make a matrix of 3 MiB with the inducing variables.
 
     >>> import freegp as fg
     >>> model = fg.SparseGP(fg.kernels.RBF(), fg.likelihoods.Bernoulli(), inducing=10, fixed=["kernel.variance"])
@@ -49,7 +53,7 @@ class SparseGP(eqx.Module):
     priors: tuple[tuple[str, Prior], ...] = eqx.field(static=True)
     fixed: tuple[str, ...] = eqx.field(static=True)
     jitter: float = eqx.field(static=True)
-    block_size: int = eqx.field(static=True)
+    block_size: int | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -60,7 +64,7 @@ class SparseGP(eqx.Module):
         fixed: Iterable[str] = (),
         *,
         jitter: float = 1e-6,
-        block_size: int = 2048,
+        block_size: int | None = None,
     ):
         self.kernel = kernel if isinstance(kernel, Kernel) else tuple(kernel)
         self.likelihood = likelihood
@@ -68,7 +72,7 @@ class SparseGP(eqx.Module):
         self.priors = tuple((path, as_prior(prior)) for path, prior in dict(priors).items())
         self.fixed = (fixed,) if isinstance(fixed, str) else tuple(fixed)
         self.jitter = float(jitter)
-        self.block_size = int(block_size)
+        self.block_size = None if block_size is None else int(block_size)
         self._check()
 
     def __repr__(self) -> str:
@@ -87,7 +91,7 @@ class SparseGP(eqx.Module):
             raise ValueError(
                 f"{len(self.kernels)} kernels were given for {self.num_latents} latent function(s); give one, or one for each"
             )
-        if self.jitter <= 0.0 or self.block_size < 1:
+        if self.jitter <= 0.0 or (self.block_size is not None and self.block_size < 1):
             raise ValueError(f"jitter and block_size must be positive, but are {self.jitter} and {self.block_size}")
         check_names(self)
 
@@ -105,6 +109,11 @@ class SparseGP(eqx.Module):
     def num_inducing(self) -> int:
         """M."""
         return self.placed.num_inducing
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many data are in memory at once."""
+        return self.block_size or int(np.clip(BLOCK_ENTRIES // self.num_inducing, *ROWS_IN_BLOCK))
 
     @property
     def placed(self) -> Inducing:

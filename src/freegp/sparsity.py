@@ -103,7 +103,7 @@ def curvature_and_loss(
         slope = jax.grad(lambda var: jnp.sum(likelihood.expected_log_prob(mean, var, y_block)))(variance)
         return -2.0 * slope, -slope * marginals(model, conditional, X_block)[1]
 
-    return streamed_map(block, (X, y, per_datum_part(model.likelihood)), model.block_size)
+    return streamed_map(block, (X, y, per_datum_part(model.likelihood)), model.rows_at_once)
 
 
 def suggested_size(model: SparseGP, X: Float[np.ndarray, "N D"], curvature: Float[np.ndarray, "N P"]) -> int | None:

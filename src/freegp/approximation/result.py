@@ -130,4 +130,4 @@ class GaussianFit:
 @eqx.filter_jit
 def _predict_f(model: SparseGP, mean: Array, covariance: Array, Xs: Array) -> tuple[Array, Array]:
     projection = project_gaussian(whitening(covariances(model)), mean, covariance)
-    return streamed_map(lambda rows: marginals(model, projection, rows), Xs, model.block_size)
+    return streamed_map(lambda rows: marginals(model, projection, rows), Xs, model.rows_at_once)

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from freegp.fields import Value, parameter, positive
 from freegp.kernels.base import LeafKernel, as_dims
 from freegp.numerics.distances import safe_sqrt, squared_distances
+from freegp.numerics.sums import affine
 
 
 class Stationary(LeafKernel):
@@ -26,21 +27,24 @@ class Stationary(LeafKernel):
         """The kernel's columns in the space where the distance is taken."""
         return X / lengthscales
 
-    def scaled_distances(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:
-        """``r^2``. A single lengthscale divides the distances and not the columns, and so has a gradient that costs O(N M)."""
+    def covariance(self, distances: Float[Array, "N M"], factor: Float[Array, ""]) -> Float[Array, "N M"]:
+        """``variance * profile(r^2)`` with ``r^2`` the distances times a factor."""
+        nothing = jnp.zeros(())
+        return affine(self.profile(affine(distances, factor, nothing)), self.variance, nothing)
+
+    def matrix(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        """``k(x_i, x2_j)``. A single lengthscale divides distances and not columns, and so has a gradient that costs O(N M)."""
         X, X2 = self.select(X), self.select(X2)
+        unit = jnp.ones(())
         if self.lengthscales.ndim == 0:
-            unit = jnp.ones(())
-            return squared_distances(self.embed(X, unit), self.embed(X2, unit)) / jnp.square(self.lengthscales)
+            distances = squared_distances(self.embed(X, unit), self.embed(X2, unit))
+            return self.covariance(distances, 1.0 / jnp.square(self.lengthscales))
         if self.lengthscales.shape[0] != X.shape[1]:
             raise ValueError(
                 f"{type(self).__name__} has {self.lengthscales.shape[0]} lengthscales, but sees {X.shape[1]} input "
                 "column(s); give one lengthscale, or one for each column"
             )
-        return squared_distances(self.embed(X, self.lengthscales), self.embed(X2, self.lengthscales))
-
-    def matrix(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:  # noqa: D102
-        return self.variance * self.profile(self.scaled_distances(X, X2))
+        return self.covariance(squared_distances(self.embed(X, self.lengthscales), self.embed(X2, self.lengthscales)), unit)
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:  # noqa: D102
         return jnp.broadcast_to(self.variance, X.shape[:1])
@@ -67,7 +71,7 @@ class Stationary(LeafKernel):
     ) -> Float[Array, "N M"]:
         if not self.uses_distances:
             return self.matrix(X, X2)
-        return self.variance * self.profile(distances / jnp.square(self.lengthscales))
+        return self.covariance(distances, 1.0 / jnp.square(self.lengthscales))
 
 
 class RBF(Stationary):
@@ -85,6 +89,9 @@ class RBF(Stationary):
 
     def profile(self, r2: Float[Array, "N M"]) -> Float[Array, "N M"]:  # noqa: D102
         return jnp.exp(-0.5 * r2)
+
+    def covariance(self, distances: Float[Array, "N M"], factor: Float[Array, ""]) -> Float[Array, "N M"]:  # noqa: D102
+        return jnp.exp(affine(distances, -0.5 * factor, jnp.log(self.variance)))  # of which only the whole need be kept
 
     def spectrum(self, w2: Float[Array, " M"], num_columns: int) -> Float[Array, " M"]:  # noqa: D102
         return (2.0 * math.pi) ** (0.5 * num_columns) * jnp.exp(-0.5 * w2)

@@ -1,24 +1,52 @@
 """Distances between the rows of two matrices."""
 
+from functools import reduce
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, UInt64
+
+FEW_COLUMNS = 3
+"""Up to which their differences are cheaper than a product, and exact."""
 
 
 def squared_distances(a: Float[Array, "N D"], b: Float[Array, "M D"]) -> Float[Array, "N M"]:
     """``|a_i - b_j|^2``, never negative.
 
-    In one dimension the difference itself; in more, one product of augmented rows, ``[a, -|a|^2/2, 1] . [b, 1, -|b|^2/2]``,
+    In few dimensions the differences themselves; in more, one product of augmented rows, ``[a, -|a|^2/2, 1] . [b, 1, -|b|^2/2]``,
     after moving the origin into the data so that nothing is lost to cancellation when they lie far from zero.
     """
-    if a.shape[1] == 1:
-        return jnp.square(a - b.T)
     origin = jax.lax.stop_gradient(jnp.mean(b, axis=0))
     a, b = a - origin, b - origin
+    if a.shape[1] <= FEW_COLUMNS:
+        return _by_differences(a, b)
     half_a, half_b = (-0.5 * jnp.sum(x * x, axis=1, keepdims=True) for x in (a, b))
     left = jnp.concatenate([a, half_a, jnp.ones_like(half_a)], axis=1)
     right = jnp.concatenate([b, jnp.ones_like(half_b), half_b], axis=1)
     return jnp.maximum(-2.0 * (left @ right.T), 0.0)
+
+
+@jax.custom_vjp
+def _by_differences(a: Float[Array, "N D"], b: Float[Array, "M D"]) -> Float[Array, "N M"]:
+    """The sum of squared differences, with products in its gradient: ``da_i = 2 sum_j c_ij (a_i - b_j)``."""
+    return reduce(jnp.add, (jnp.square(one[:, None] - two) for one, two in zip(a.T, b.T, strict=True)))
+
+
+def _by_differences_forward(a: Array, b: Array) -> tuple[Array, tuple[Array, Array]]:
+    return _by_differences(a, b), (a, b)
+
+
+def _by_differences_backward(residuals: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array]:
+    a, b = residuals
+    return _pulls(cotangent, a, b), _pulls(cotangent.T, b, a)
+
+
+def _pulls(cotangent: Array, a: Array, b: Array) -> Array:
+    sums = cotangent @ jnp.concatenate([b, jnp.ones_like(b[:, :1])], axis=1)
+    return 2.0 * (sums[:, -1:] * a - sums[:, :-1])
+
+
+_by_differences.defvjp(_by_differences_forward, _by_differences_backward)
 
 
 def safe_sqrt(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-LARGE = 200
-"""The size from which on it pays to leave out the half of a matrix that is known to be zero, or to mirror the other."""
+from freegp.numerics.sums import column_sums
+
+LARGE = 80
+"""The size from which on it pays to invert a triangular matrix by quarters."""
 
 
 def symmetrize(matrix: Float[Array, "*batch M M"]) -> Float[Array, "*batch M M"]:
@@ -89,7 +91,7 @@ def forms(
 def _forms_forward(weights: Array, matrix: Array, columns: Array) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
     both = jnp.concatenate([matrix, weights.T]) @ columns
     product, linear = both[: matrix.shape[0]], both[matrix.shape[0] :]
-    return (linear, jnp.sum(columns * product, axis=0)), (weights, columns, product)
+    return (linear, column_sums(columns * product)), (weights, columns, both)
 
 
 def _forms_backward(residuals: tuple[Array, Array, Array], cotangents: tuple[Array, Array]) -> tuple[Array, Array, Array]:
@@ -99,20 +101,14 @@ def _forms_backward(residuals: tuple[Array, Array, Array], cotangents: tuple[Arr
 
 def _slopes(residuals: tuple[Array, Array, Array], cotangents: tuple[Array, Array]) -> tuple[Array, Array]:
     """In the weights and the columns."""
-    weights, columns, product = residuals
+    weights, columns, both = residuals
     of_linear, of_quadratic = cotangents
-    return columns @ of_linear.T, 2.0 * product * of_quadratic + weights @ of_linear
+    return columns @ of_linear.T, 2.0 * both[: columns.shape[0]] * of_quadratic + weights @ of_linear
 
 
 def _weighted_gram(columns: Array, weights: Array) -> Array:
-    """``K C K^T`` for a diagonal C; of a large one, it being symmetric, the upper right is not computed."""
-    size = columns.shape[0]
-    if size < LARGE:
-        return (columns * weights) @ columns.T
-    half = size // 2
-    first = (columns[:half] * weights) @ columns[:half].T
-    lower = (columns[half:] * weights) @ columns.T
-    return jnp.concatenate([jnp.concatenate([first, lower[:, :half].T], axis=1), lower])
+    """``K C K^T`` for a diagonal C."""
+    return (columns * weights) @ columns.T
 
 
 forms.defvjp(_forms_forward, _forms_backward)
@@ -140,7 +136,9 @@ def _inverse_forms_backward(
     residuals: tuple[Array, Array, Array], cotangents: tuple[Array, Array]
 ) -> tuple[Array, Array, None, Array]:
     of_weights, of_columns = _slopes(residuals, cotangents)
-    return of_weights, _weighted_gram(residuals[2], -cotangents[1]), None, of_columns
+    size = residuals[1].shape[0]
+    gram = _weighted_gram(residuals[2], -cotangents[1])  # of the product with the means below it, which need not be cut off first
+    return of_weights, gram[:size, :size], None, of_columns
 
 
 inverse_forms.defvjp(_inverse_forms_forward, _inverse_forms_backward)

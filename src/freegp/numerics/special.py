@@ -1,6 +1,6 @@
 """Expectations of special functions under a Gaussian, and the normal distribution's tails."""
 
-from functools import partial
+from functools import partial, reduce
 from typing import NamedTuple
 
 import jax
@@ -136,7 +136,9 @@ def probability_of_largest(
     deviations of the label's. The gradient is made of the same distribution functions, in the same pass.
     """
     nodes, weights = gaussian_rule(step, LARGEST_REACH)
-    return jnp.prod(_below(mean, deviation, label, nodes).probability, axis=-1) @ weights
+    probabilities = _below(mean, deviation, label, nodes).probability
+    all_below = reduce(jnp.multiply, probabilities)  # one by one: XLA would not vectorise a product over an axis
+    return jnp.tensordot(weights, all_below, 1)
 
 
 LARGEST_REACH = 6.0
@@ -146,7 +148,10 @@ _SMALLEST = 1e-30
 
 
 class _Below(NamedTuple):
-    """Probabilities ``[..., nodes, K]`` of the others being below, 1 for the label; where; the bell there; which the label is."""
+    """Probabilities ``[K, nodes, *N]`` of the others being below, 1 for the label; where; the bell there; which the label is.
+
+    Data come last, so that sums over classes and nodes are sums of vectors.
+    """
 
     probability: Array
     at: Array
@@ -155,24 +160,26 @@ class _Below(NamedTuple):
 
 
 def _below(mean: Array, deviation: Array, label: Array, nodes: np.ndarray) -> _Below:
-    is_label = jnp.arange(mean.shape[-1]) == label[..., None]
-    own_mean, own_deviation = (jnp.sum(jnp.where(is_label, values, 0.0), axis=-1) for values in (mean, deviation))
-    f = own_mean[..., None] + own_deviation[..., None] * nodes
-    at = (f[..., None] - mean[..., None, :]) / deviation[..., None, :]
+    mean, deviation = jnp.moveaxis(mean, -1, 0), jnp.moveaxis(deviation, -1, 0)
+    is_label = jnp.moveaxis(jnp.arange(mean.shape[0]) == label[..., None], -1, 0)
+    own_mean, own_deviation = (jnp.sum(jnp.where(is_label, values, 0.0), axis=0) for values in (mean, deviation))
+    f = own_mean + own_deviation * nodes.reshape(-1, *[1] * label.ndim)
+    at = (f - mean[:, None]) * (1.0 / deviation)[:, None]
     probability, bell = ndtr_and_bell(at)
-    return _Below(jnp.where(is_label[..., None, :], 1.0, jnp.maximum(probability, _SMALLEST)), at, bell, is_label)
+    return _Below(jnp.where(is_label[:, None], 1.0, jnp.maximum(probability, _SMALLEST)), at, bell, is_label)
 
 
 def _largest_forward(mean: Array, deviation: Array, label: Array, step: float) -> tuple[Array, tuple[Array, Array, Array]]:
     nodes, weights = gaussian_rule(step, LARGEST_REACH)
     below, at, bell, is_label = _below(mean, deviation, label, nodes)
-    all_below = jnp.prod(below, axis=-1)
-    density = bell / (jnp.sqrt(2.0 * jnp.pi) * deviation[..., None, :])
-    slope = jnp.where(is_label[..., None, :], 0.0, (all_below * weights)[..., None] / below * density)
-    of_f = jnp.sum(slope, axis=-1)
-    of_mean = jnp.where(is_label, jnp.sum(of_f, axis=-1, keepdims=True), -jnp.sum(slope, axis=-2))
-    of_deviation = jnp.where(is_label, (of_f @ nodes)[..., None], -jnp.sum(slope * at, axis=-2))
-    return all_below @ weights, (of_mean, of_deviation, label)
+    all_below = jnp.prod(below, axis=0)
+    weighted = all_below * weights.reshape(-1, *[1] * label.ndim)
+    density = bell * (1.0 / (jnp.sqrt(2.0 * jnp.pi) * jnp.moveaxis(deviation, -1, 0)))[:, None]
+    slope = jnp.where(is_label[:, None], 0.0, weighted / below * density)
+    of_f = jnp.sum(slope, axis=0)
+    of_mean = jnp.where(is_label, jnp.sum(of_f, axis=0), -jnp.sum(slope, axis=1))
+    of_deviation = jnp.where(is_label, jnp.tensordot(nodes, of_f, 1), -jnp.sum(slope * at, axis=1))
+    return jnp.sum(weighted, axis=0), (jnp.moveaxis(of_mean, 0, -1), jnp.moveaxis(of_deviation, 0, -1), label)
 
 
 def _largest_backward(step: float, residuals: tuple[Array, Array, Array], cotangent: Array) -> tuple[Array, Array, Array]:

@@ -281,7 +281,7 @@ class Posterior:
 
     def _blocks(self, num_rows: int, progress: bool) -> Iterator[slice]:
         """Rows of new inputs, a block at a time, so that memory stays bounded."""
-        size = self.model.block_size
+        size = self.model.rows_at_once
         blocks = [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
         return iter(track(blocks, "predicting", console=Console(stderr=True), transient=True, disable=not progress))
 

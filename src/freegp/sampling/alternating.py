@@ -99,7 +99,7 @@ def _log_density(
     """Of v and theta; O(N M)."""
     model = target.model
     weights = unwhiten(kept.inverse_factors, whitened) @ target.mixing
-    data = kept_data_term(kept, from_free(model, free).likelihood, weights, target.y, model.block_size)
+    data = kept_data_term(kept, from_free(model, free).likelihood, weights, target.y, model.rows_at_once)
     prior = -0.5 * jnp.sum(jnp.square(whitened)) - 0.5 * whitened.size * jnp.log(2.0 * jnp.pi)
     return data + prior + log_prior(model, free) + log_jacobian(model, free)
 

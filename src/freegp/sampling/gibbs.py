@@ -60,7 +60,7 @@ class GivenParameters(eqx.Module):
         """``log q(v, theta)`` up to a constant, in O(N M), and so is its gradient."""
         v = x.reshape(self.model.num_inducing, -1)
         likelihood = from_free(self.model, self.free).likelihood
-        data = kept_data_term(self.kept, likelihood, unwhiten(self.kept.inverse_factors, v), self.y, self.model.block_size)
+        data = kept_data_term(self.kept, likelihood, unwhiten(self.kept.inverse_factors, v), self.y, self.model.rows_at_once)
         prior_v = -0.5 * jnp.sum(jnp.square(v)) - 0.5 * v.size * jnp.log(2.0 * jnp.pi)
         return data + prior_v + log_prior(self.model, self.free) + log_jacobian(self.model, self.free)
 

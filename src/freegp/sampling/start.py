@@ -69,7 +69,7 @@ def _contrast_sites(
 
     zero = jnp.zeros((mixing.shape[0], mean.shape[0], mean.shape[0]))
     rows = (X, y, per_datum_part(model.likelihood))
-    curvature = jax.grad(lambda precision: streamed_sum(weighted, precision, rows, model.block_size))(zero)
+    curvature = jax.grad(lambda precision: streamed_sum(weighted, precision, rows, model.rows_at_once))(zero)
     precision = symmetrize(around(transposed(to_weights(inverse_factors)), curvature))
     mixed = mean @ mixing.T
     return Sites(inverse_factors, precision, mixed + jnp.einsum("cab,bc->ac", precision, mixed))

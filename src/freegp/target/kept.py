@@ -33,7 +33,7 @@ def keep(model: SparseGP, X: Float[Array, "N D"] | Inputs) -> Kept:
         gamma = jnp.maximum(prior - squared_norms(transposed(to_weights(inverse_factors)), basis), 0.0)
         return jnp.moveaxis(basis, -1, 0), jnp.broadcast_to(gamma.T, (X.shape[0], model.num_latents))
 
-    return Kept(inverse_factors, *streamed_map(block, X, model.block_size))
+    return Kept(inverse_factors, *streamed_map(block, X, model.rows_at_once))
 
 
 def _nothing(model: SparseGP) -> Float[Array, "M P"]:

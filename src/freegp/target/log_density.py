@@ -53,7 +53,7 @@ def data_term(
 
     rows = (X, y, per_datum_part(model.likelihood))
     whole = lattice_of(X) is not None
-    return streamed_sum(term, (model, projection), rows, X.shape[0] if whole else model.block_size)
+    return streamed_sum(term, (model, projection), rows, X.shape[0] if whole else model.rows_at_once)
 
 
 @jax.custom_vjp
