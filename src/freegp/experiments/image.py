@@ -30,8 +30,8 @@ class Settings:
     num_splits: int = 10
     num_train: int = 1000
     num_inducing: tuple[int, ...] = (5, 10, 20, 50, 100)
-    num_samples: int = 300
-    num_warmup: int = 200
+    num_samples: int = 150
+    num_warmup: int = 150
     num_chains: int = 2
 
 
