@@ -18,6 +18,7 @@ PLACES = {"k-means": "k-means", "optimised": "optimised"}
 READINGS = (
     "Of the 2086 distinct rows 1000 are trained on, which leaves 1086 to test on; the paper says 1019.",
     "Inputs are standardised by the training set; lengthscales start at the square root of 18.",
+    "The Gaussian fit has so many steps at the most as the settings say: those after it gain a tenth of a nat with Z optimised.",
     "Performance is the mean log predictive density on the test set; the left box plots show it for free-form inference.",
     "The paper kept 9000 draws of one chain of its HMC; ours are several chains of the default sampler.",
 )
@@ -30,6 +31,7 @@ class Settings:
     num_splits: int = 10
     num_train: int = 1000
     num_inducing: tuple[int, ...] = (5, 10, 20, 50, 100)
+    most_steps: int = 150
     num_samples: int = 150
     num_warmup: int = 150
     num_chains: int = 2
@@ -78,7 +80,8 @@ def _scores(work: Workplace, settings: Settings, split: Labelled, seed: int, ker
 
     def compute() -> Values:
         model = model_of(M, kernel, split.X.shape[1])
-        fit = work.fit(name, model, split.X, split.y, train_inducing=place == "optimised", seed=seed)
+        method = fg.NaturalGradient(max_steps=settings.most_steps)
+        fit = work.fit(name, model, split.X, split.y, method=method, train_inducing=place == "optimised", seed=seed)
         posterior = work.sample(name, fit, split.X, split.y, seed=seed, **options)
         return {
             "Gaussian": _score(fit, split),
