@@ -84,9 +84,9 @@ def agree(ours, plain, *at):
         np.testing.assert_allclose(one, two, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize(("num_latents", "large"), [(0, 200), (1, 200), (3, 200), (2, 2)])
-def test_forms_against_automatic_differentiation(matrix, num_latents, large, monkeypatch):
-    monkeypatch.setattr("freegp.numerics.linalg.LARGE", large)
+@pytest.mark.parametrize(("num_latents", "many_rows"), [(0, 200), (1, 200), (3, 200), (2, 2)])
+def test_forms_against_automatic_differentiation(matrix, num_latents, many_rows, monkeypatch):
+    monkeypatch.setattr("freegp.numerics.linalg.MANY_ROWS", many_rows)
     rng = np.random.default_rng(1)
     columns, weights = jnp.asarray(rng.normal(size=(6, 9))), jnp.asarray(rng.normal(size=(6, num_latents)))
     a, b = rng.normal(size=(num_latents, 9)), rng.normal(size=9)
@@ -102,6 +102,7 @@ def test_forms_against_automatic_differentiation(matrix, num_latents, large, mon
 def test_forms_of_an_inverse_against_automatic_differentiation(matrix, num_latents, large, monkeypatch):
     """Weights ``R^-T v`` and forms of the inverse, as functions of the matrix, of v and of the columns."""
     monkeypatch.setattr("freegp.numerics.linalg.LARGE", large)
+    monkeypatch.setattr("freegp.numerics.linalg.MANY_ROWS", large)
     rng = np.random.default_rng(3)
     columns, whitened = jnp.asarray(rng.normal(size=(6, 9))), jnp.asarray(rng.normal(size=(6, num_latents)))
     a, b = rng.normal(size=(num_latents, 9)), rng.normal(size=9)

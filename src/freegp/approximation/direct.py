@@ -16,8 +16,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from freegp.approximation.gaussian import Gaussian, Sites, bound, sites_from_gaussian
-from freegp.approximation.natural import DIVERGED, settled
-from freegp.approximation.problem import Outcome, Problem
+from freegp.approximation.problem import DIVERGED, Outcome, Problem
 from freegp.approximation.progress import FitProgress
 from freegp.approximation.search import ascend
 
@@ -136,7 +135,7 @@ class AdaDelta:
                     return outcome.end("diverged", f"{DIVERGED}, or a smaller learning rate")
                 outcome.record(direct.position, direct.sites(problem), float(jnp.mean(values)))
                 progress.update(int(counts[-1]) + 1, outcome.trace[-1])
-        settled(outcome, self.num_steps)
+        outcome.end_noisy(self.num_steps)
 
 
 @eqx.filter_jit

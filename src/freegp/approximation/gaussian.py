@@ -88,12 +88,10 @@ def bound(model: SparseGP, X: Float[Array, "N D"], y: Float[Array, " N"], q: Gau
     return scale * data_term(model, projection, X, y) - q.divergence_from_prior()
 
 
-def site_bound(
-    model: SparseGP, X: Float[Array, "N D"], y: Float[Array, " N"], sites: Sites, scale: float = 1.0
-) -> Float[Array, ""]:
+def site_bound(model: SparseGP, X: Float[Array, "N D"], y: Float[Array, " N"], sites: Sites) -> Float[Array, ""]:
     """The bound where q(u) has these sites, at whatever parameters and inducing inputs the model has."""
     here = sites_at(model, sites)
-    return nudged_bound(model, X, y, here, no_nudge(here), scale)[0]
+    return nudged_bound(model, X, y, here, no_nudge(here))[0]
 
 
 def site_update(
@@ -101,17 +99,14 @@ def site_update(
     X: Float[Array, "N D"],
     y: Float[Array, " N"],
     sites: Sites,
-    scale: float = 1.0,
-    concave: bool = False,
 ) -> tuple[Float[Array, ""], Sites]:
     """The bound at the given sites, and the sites to which a full natural-gradient step leads.
 
-    The sites must stand in the model's own coordinates (`sites_at`). With ``concave`` no datum's curvature is below zero, and
-    so the precision is positive semi-definite; the mean where steps come to rest is the same.
+    The sites must stand in the model's own coordinates (`sites_at`).
     """
 
     def value(nudge: Projection) -> tuple[Array, Projection]:
-        return nudged_bound(model, X, y, sites, nudge, scale, concave)
+        return nudged_bound(model, X, y, sites, nudge)
 
     (at_sites, projection), slope = jax.value_and_grad(value, has_aux=True)(no_nudge(sites))
     return at_sites, proposed_sites(sites, projection, slope)
@@ -123,8 +118,6 @@ def nudged_bound(
     y: Float[Array, " N"],
     sites: Sites,
     nudge: Projection,
-    scale: float = 1.0,
-    concave: bool = False,
 ) -> tuple[Float[Array, ""], Projection]:
     """The bound under the projection of the sites and a nudge to it, and the projection.
 
@@ -134,7 +127,7 @@ def nudged_bound(
     Kuu = covariances(model)
     projection, divergence = _under_sites(Kuu, jax.lax.stop_gradient(sites))
     projection = jax.tree.map(jnp.add, in_basis(projection, Kuu), nudge)
-    return scale * data_term(model, projection, X, y, concave) - divergence, projection
+    return data_term(model, projection, X, y) - divergence, projection
 
 
 @jax.custom_vjp

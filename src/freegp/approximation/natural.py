@@ -9,17 +9,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from freegp.approximation.gaussian import Sites, no_nudge, nudged_bound, proposed_sites, site_bound, site_update, sites_at
-from freegp.approximation.problem import Outcome, Problem
+from freegp.approximation.gaussian import Sites, site_bound, site_update, sites_at
+from freegp.approximation.minibatches import run_minibatches
+from freegp.approximation.problem import DIVERGED, Outcome, Problem
 from freegp.approximation.progress import FitProgress
 from freegp.approximation.search import ascend
-from freegp.target.projection import Projection
-
-WIDEST = 10.0
-DIVERGED = "diverged: the bound is not a number; standardise the inputs, or start from other parameter values"
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ class NaturalGradient:
                 _run_full_batch(self, problem, outcome, progress)
         else:
             with FitProgress("natural gradients, minibatches", self.num_steps, show) as progress:
-                _run_minibatches(self, problem, outcome, key, progress)
+                run_minibatches(self, problem, outcome, key, progress)
 
 
 def _run_full_batch(settings: NaturalGradient, problem: Problem, outcome: Outcome, progress: FitProgress) -> None:
@@ -118,91 +114,3 @@ def position_slope(problem: Problem, position: Float[Array, " T"], sites: Sites)
         return site_bound(problem.at(position), problem.X, problem.y, sites) + problem.log_prior(position)
 
     return jax.grad(objective)(position)
-
-
-def _run_minibatches(
-    settings: NaturalGradient, problem: Problem, outcome: Outcome, key: PRNGKeyArray, progress: FitProgress
-) -> None:
-    decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
-    optimizer = optax.adam(lambda count: settings.learning_rate * decay(count))
-    state = optimizer.init(outcome.position)
-    frozen_steps = 0 if jnp.any(outcome.sites.precision) else settings.num_steps // 10
-    chunk = min(50, settings.num_steps)
-    for start in range(0, settings.num_steps, chunk):
-        counts = jnp.arange(start, min(start + chunk, settings.num_steps))
-        position, sites, state, values = _minibatch_steps(
-            settings, optimizer, problem, outcome.position, outcome.sites, state, key, counts, counts >= frozen_steps
-        )
-        if not bool(jnp.all(jnp.isfinite(values))):
-            return outcome.end("diverged", f"{DIVERGED}, or smaller rates")
-        outcome.record(position, sites, float(jnp.mean(values)))
-        progress.update(int(counts[-1]) + 1, outcome.trace[-1])
-    settled(outcome, settings.num_steps)
-
-
-def settled(outcome: Outcome, num_steps: int) -> None:
-    """Judge a noisy trace: it has converged if its last two fifths differ by less than their noise."""
-    if len(outcome.trace) < 10:
-        return outcome.end("ran out", f"ran out of steps ({num_steps}), too few to tell whether it had converged")
-    late = np.array_split(np.asarray(outcome.trace), 5)[-2:]
-    noise = np.sqrt(sum(np.var(part) / len(part) for part in late))
-    gain = float(np.mean(late[1]) - np.mean(late[0]))
-    if gain < 2.0 * noise:
-        outcome.end("converged", f"converged to within the noise of its minibatches in {num_steps} steps")
-    else:
-        outcome.end("ran out", f"ran out of steps ({num_steps}), still gaining {gain:.2g} nats over the last fifth")
-
-
-@eqx.filter_jit
-def _minibatch_steps(
-    settings: NaturalGradient,
-    optimizer: optax.GradientTransformation,
-    problem: Problem,
-    position: Array,
-    sites: Sites,
-    state: optax.OptState,
-    key: PRNGKeyArray,
-    counts: Int[Array, " steps"],
-    moves: Bool[Array, " steps"],
-) -> tuple[Array, Sites, optax.OptState, Array]:
-    size = settings.batch_size or problem.num_data
-    scale = problem.num_data / size
-    decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
-
-    Carry = tuple[Array, Sites, optax.OptState]
-
-    def step(carry: Carry, number: tuple[Array, Array]) -> tuple[Carry, Array]:
-        (position, sites, state), (count, is_moving) = carry, number
-        batch = problem.minibatch(jax.random.fold_in(key, count), size)
-        sites = sites_at(batch.at(position), sites)
-        rate = settings.site_rate * decay(count)
-
-        def objective(position: Array, nudge: Projection) -> tuple[Array, Projection]:
-            value, projection = nudged_bound(batch.at(position), batch.X, batch.y, sites, nudge, scale)
-            return value + problem.log_prior(position), projection
-
-        slopes = jax.value_and_grad(objective, argnums=(0, 1), has_aux=True)
-        (value, projection), (slope, of_projection) = slopes(position, no_nudge(sites))
-
-        def concave(sites: Sites) -> Sites:
-            _, proposed = site_update(batch.at(position), batch.X, batch.y, sites, scale, concave=True)
-            return sites.blended(proposed, rate)
-
-        ahead = sites.blended(proposed_sites(sites, projection, of_projection), rate)
-        sites = jax.lax.cond(_is_within_reach(ahead), lambda _: ahead, concave, sites)
-        updates, new_state = optimizer.update(-slope, state, position)
-        position = jnp.where(is_moving, position + updates, position)
-        state = jax.tree.map(lambda new, old: jnp.where(is_moving, new, old), new_state, state)
-        return (position, sites, state), value
-
-    (position, sites, state), values = jax.lax.scan(step, (position, sites, state), (counts, moves))
-    return position, sites, state, values
-
-
-def _is_within_reach(sites: Sites) -> Bool[Array, ""]:
-    """Whether q(v) is a Gaussian, and in no direction far wider than its prior: whether ``I + W`` is above ``I / WIDEST``.
-
-    It may not be after a step where the likelihood is not log-concave and a minibatch's curvature is negative.
-    """
-    rest = sites.precision + (1.0 - 1.0 / WIDEST) * jnp.eye(sites.precision.shape[-1])
-    return jnp.all(jnp.isfinite(jnp.linalg.cholesky(rest)))

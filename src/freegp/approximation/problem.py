@@ -6,6 +6,7 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from freegp.approximation.gaussian import Sites
@@ -13,6 +14,7 @@ from freegp.model import SparseGP
 from freegp.parameters import from_free, log_jacobian, log_prior, to_free
 
 Status = Literal["converged", "ran out", "diverged"]
+DIVERGED = "diverged: the bound is not a number; standardise the inputs, or start from other parameter values"
 
 
 class Problem(eqx.Module):
@@ -71,3 +73,15 @@ class Outcome:
     def end(self, status: Status, message: str) -> None:
         """How it ended."""
         self.status, self.message = status, message
+
+    def end_noisy(self, num_steps: int) -> None:
+        """Judge a noisy trace: it has converged if its last two fifths differ by less than their noise."""
+        if len(self.trace) < 10:
+            return self.end("ran out", f"ran out of steps ({num_steps}), too few to tell whether it had converged")
+        late = np.array_split(np.asarray(self.trace), 5)[-2:]
+        noise = np.sqrt(sum(np.var(part) / len(part) for part in late))
+        gain = float(np.mean(late[1]) - np.mean(late[0]))
+        if gain < 2.0 * noise:
+            self.end("converged", f"converged to within the noise of its minibatches in {num_steps} steps")
+        else:
+            self.end("ran out", f"ran out of steps ({num_steps}), still gaining {gain:.2g} nats over the last fifth")

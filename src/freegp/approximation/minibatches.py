@@ -1,0 +1,193 @@
+"""Natural gradients on minibatches, in the space of the weights of the basis.
+
+The mean of a latent function is linear in its inducing values: ``b(x)^T w``, with weights ``w`` of the basis ``b`` that have the
+prior N(0, K^-1), where K is Kuu of inducing points (``w = Kuu^-1 u``) and Kuu^-1 of features (``w = u``). Here
+
+    q(w) ∝ N(w; 0, K^-1) exp(b^T w - w^T G w / 2),      G ≈ sum_n w_n b(x_n) b(x_n)^T
+
+so G, unlike what stands in whitened coordinates, is a running mean of what the data say as they say it. A step needs one factor a
+latent function and no change of coordinates: a third of the work, which is most of a step where minibatches are small. That it is
+held where parameters and inducing inputs move makes it the dual parameterisation of Adam, Chang, Khan & Solin (2021).
+"""
+
+from typing import TYPE_CHECKING
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from freegp.approximation.gaussian import Sites, sites_at
+from freegp.approximation.problem import DIVERGED, Outcome, Problem
+from freegp.approximation.progress import FitProgress
+from freegp.model import SparseGP
+from freegp.numerics.linalg import symmetrize
+from freegp.numerics.stacks import (
+    Stack,
+    around,
+    inverse_and_log_determinant,
+    is_diagonal,
+    plus,
+    product,
+    times,
+    transposed,
+    whitening,
+)
+from freegp.target.log_density import data_term
+from freegp.target.projection import Projection, covariances, to_weights
+
+if TYPE_CHECKING:
+    from freegp.approximation.natural import NaturalGradient
+
+CHUNK = 50
+WIDEST = 10.0
+"""How many times wider than its prior q(w) may become in a direction."""
+
+
+class WeightSites(eqx.Module):
+    """G and b of each latent function."""
+
+    precision: Float[Array, "P M M"]
+    linear: Float[Array, "M P"]
+
+    def blended(self, other: "WeightSites", rate: Float[Array, ""]) -> "WeightSites":
+        """A step towards others."""
+        return jax.tree.map(lambda one, two: (1.0 - rate) * one + rate * two, self, other)
+
+
+def prior_precision(model: SparseGP) -> Stack:
+    """K of each distinct kernel."""
+    Kuu = covariances(model)
+    return 1.0 / Kuu if is_diagonal(Kuu) else Kuu
+
+
+def from_whitened(model: SparseGP, sites: Sites) -> WeightSites:
+    """Sites as factors of the weights; ``v = T^-1 w``, and so ``G = T^-T W T^-1``."""
+    sites = sites_at(model, sites)
+    inverse = sites.inverse_factors  # T^-T is R of points and R^-1 of features
+    back = inverse if is_diagonal(inverse) else product(covariances(model), transposed(inverse))
+    return WeightSites(symmetrize(around(back, sites.precision)), times(back, sites.linear))
+
+
+def to_whitened(model: SparseGP, sites: WeightSites, coordinates: Stack) -> Sites:
+    """The same as factors of v, where ``coordinates`` are R^-1 of the model's Kuu."""
+    there = transposed(to_weights(coordinates))
+    return Sites(coordinates, symmetrize(around(there, sites.precision)), times(there, sites.linear))
+
+
+def under(K: Stack, sites: WeightSites) -> tuple[Projection, Float[Array, ""]]:
+    """What q(w) makes of the latents, and its divergence from the prior.
+
+    With ``D = (K + G)^-1`` the weights are ``D b``, the precision is ``K^-1 - D``, and the divergence
+    ``[tr(K D) - M + w^T K w + log |K + G| - log |K|] / 2``.
+    """
+    (M, P), whole = sites.linear.shape, plus(K, jnp.zeros_like(sites.precision))
+    K_inverse, of_K = inverse_and_log_determinant(K)
+    D, of_sum = inverse_and_log_determinant(whole + sites.precision)
+    w = times(D, sites.linear)
+    trace = jnp.sum(whole * D)
+    determinants = jnp.sum(of_sum) - (P / K.shape[0]) * jnp.sum(of_K)
+    return Projection(w, plus(K_inverse, -D)), 0.5 * (trace - M * P + jnp.sum(w * times(K, w)) + determinants)
+
+
+def nudged_bound(
+    batch: Problem, position: Float[Array, " T"], sites: WeightSites, nudge: Projection, scale: float
+) -> tuple[Float[Array, ""], Projection]:
+    """The bound on a minibatch under the projection of the sites and a nudge to it, and the projection."""
+    model = batch.at(position)
+    projection, divergence = under(prior_precision(model), sites)
+    projection = jax.tree.map(jnp.add, projection, nudge)
+    value = scale * data_term(model, projection, batch.X, batch.y) - divergence
+    return value + batch.log_prior(position), projection
+
+
+def concave_slope(batch: Problem, position: Float[Array, " T"], projection: Projection, scale: float) -> Projection:
+    """The data term's slope in the projection as if no datum's curvature were negative.
+
+    G is positive semi-definite then, and the mean where steps come to rest is the same.
+    """
+    model = batch.at(position)
+    return jax.grad(lambda projection: scale * data_term(model, projection, batch.X, batch.y, concave=True))(projection)
+
+
+def proposed(projection: Projection, slope: Projection) -> WeightSites:
+    """Where a full natural-gradient step leads, given the bound's slope in the nudge.
+
+    With ``g_n = dE_n/dmean_n`` and ``w_n = -2 dE_n/dvariance_n`` it is ``G = sum_n w_n b_n b_n^T`` and
+    ``b = sum_n (g_n + w_n mu_n) b_n``.
+    """
+    G = 2.0 * symmetrize(slope.precision)
+    return WeightSites(G, slope.weights + times(G, projection.weights))
+
+
+def is_within_reach(K: Stack, sites: WeightSites) -> Bool[Array, ""]:
+    """Whether q(w) is a Gaussian, and in no direction far wider than its prior: whether ``K + G`` is above ``K / WIDEST``.
+
+    It may not be after a step where the likelihood is not log-concave and a minibatch's curvature is negative.
+    """
+    rest = plus((1.0 - 1.0 / WIDEST) * K, sites.precision)
+    return jnp.all(jnp.isfinite(jnp.linalg.cholesky(rest)))
+
+
+def run_minibatches(
+    settings: "NaturalGradient", problem: Problem, outcome: Outcome, key: PRNGKeyArray, progress: FitProgress
+) -> None:
+    """Steps in chunks, each of which the outcome has when it is done."""
+    decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
+    optimizer = optax.adam(lambda count: settings.learning_rate * decay(count))
+    state = optimizer.init(outcome.position)
+    frozen_steps = 0 if jnp.any(outcome.sites.precision) else settings.num_steps // 10
+    for start in range(0, settings.num_steps, CHUNK):
+        counts = jnp.arange(start, min(start + CHUNK, settings.num_steps))
+        position, sites, state, values = _steps(
+            settings, optimizer, problem, outcome.position, outcome.sites, state, key, counts, counts >= frozen_steps
+        )
+        if not bool(jnp.all(jnp.isfinite(values))):
+            return outcome.end("diverged", f"{DIVERGED}, or smaller rates")
+        outcome.record(position, sites, float(jnp.mean(values)))
+        progress.update(int(counts[-1]) + 1, outcome.trace[-1])
+    outcome.end_noisy(settings.num_steps)
+
+
+@eqx.filter_jit
+def _steps(
+    settings: "NaturalGradient",
+    optimizer: optax.GradientTransformation,
+    problem: Problem,
+    position: Array,
+    sites: Sites,
+    state: optax.OptState,
+    key: PRNGKeyArray,
+    counts: Int[Array, " steps"],
+    moves: Bool[Array, " steps"],
+) -> tuple[Array, Sites, optax.OptState, Array]:
+    size = settings.batch_size or problem.num_data
+    scale = problem.num_data / size
+    decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
+    no_nudge = Projection(jnp.zeros_like(sites.linear), jnp.zeros_like(sites.precision))
+
+    Carry = tuple[Array, WeightSites, optax.OptState]
+
+    def step(carry: Carry, number: tuple[Array, Array]) -> tuple[Carry, Array]:
+        (position, sites, state), (count, is_moving) = carry, number
+        batch = problem.minibatch(jax.random.fold_in(key, count), size)
+        rate = settings.site_rate * decay(count)
+        slopes = jax.value_and_grad(nudged_bound, argnums=(1, 3), has_aux=True)
+        (value, projection), (slope, of_nudge) = slopes(batch, position, sites, no_nudge, scale)
+
+        def concave(sites: WeightSites) -> WeightSites:
+            return sites.blended(proposed(projection, concave_slope(batch, position, projection, scale)), rate)
+
+        ahead = sites.blended(proposed(projection, of_nudge), rate)
+        reached = is_within_reach(prior_precision(batch.at(position)), ahead)
+        sites = jax.lax.cond(reached, lambda _: ahead, concave, sites)
+        updates, new_state = optimizer.update(-slope, state, position)
+        position = jnp.where(is_moving, position + updates, position)
+        state = jax.tree.map(lambda new, old: jnp.where(is_moving, new, old), new_state, state)
+        return (position, sites, state), value
+
+    first = from_whitened(problem.at(position), sites)
+    (position, last, state), values = jax.lax.scan(step, (position, first, state), (counts, moves))
+    model = problem.at(position)
+    return position, to_whitened(model, last, whitening(covariances(model))), state, values

@@ -1,0 +1,115 @@
+"""Weights of the basis against whitened coordinates: the same Gaussians, bounds and steps."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from reference import numerical_gradient
+
+import freegp as fg
+from freegp.approximation import gaussian
+from freegp.approximation.minibatches import (
+    concave_slope,
+    from_whitened,
+    is_within_reach,
+    nudged_bound,
+    prior_precision,
+    proposed,
+    to_whitened,
+    under,
+)
+from freegp.approximation.problem import Problem
+from freegp.target.projection import Projection
+
+RNG = np.random.default_rng(0)
+X = np.sort(RNG.uniform(0, 6, (40, 1)), axis=0)
+COUNTS = RNG.poisson(np.exp(np.sin(X[:, 0]))).astype(float)
+CLASSES = np.digitize(np.sin(X[:, 0]), [-0.4, 0.4]).astype(float)
+Z = np.linspace(0, 6, 7)[:, None]
+KERNEL = fg.kernels.RBF(1.2, 0.8)
+MODELS = {
+    "points": (fg.SparseGP(KERNEL, fg.likelihoods.Poisson(), inducing=Z), COUNTS),
+    "features": (fg.SparseGP(KERNEL, fg.likelihoods.Poisson(), inducing=fg.HilbertSpace(7)), COUNTS),
+    "classes": (fg.SparseGP(KERNEL, fg.likelihoods.Softmax(3), inducing=Z), CLASSES),
+    "kernels": (fg.SparseGP([fg.kernels.RBF(1.2, s) for s in (0.5, 0.8, 1.2)], fg.likelihoods.Softmax(3), inducing=Z), CLASSES),
+}
+
+
+def problem_of(name):
+    model, y = MODELS[name]
+    model = model.prepared(X)
+    return Problem(model, jnp.asarray(X), jnp.asarray(y), train_inducing=name != "features")
+
+
+def two_steps(problem):
+    """Whitened sites that are neither the prior nor where steps come to rest."""
+    sites = gaussian.prior_sites(problem.model)
+    for rate in (0.5, 0.4):
+        sites = sites.blended(gaussian.site_update(problem.model, problem.X, problem.y, sites)[1], rate)
+    return sites
+
+
+def no_nudge(sites):
+    return Projection(jnp.zeros_like(sites.linear), jnp.zeros_like(sites.precision))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_step_is_the_one_in_whitened_coordinates(name):
+    problem = problem_of(name)
+    sites = two_steps(problem)
+    weights = from_whitened(problem.model, sites)
+    slopes = eqx.filter_jit(jax.value_and_grad(nudged_bound, argnums=3, has_aux=True))
+    (value, projection), slope = slopes(problem, problem.start(), weights, no_nudge(sites), 1.0)
+    expected, whitened = gaussian.site_update(problem.model, problem.X, problem.y, sites)
+    np.testing.assert_allclose(value - problem.log_prior(problem.start()), expected, rtol=1e-9)
+    there = to_whitened(problem.model, proposed(projection, slope), sites.inverse_factors)
+    np.testing.assert_allclose(there.precision, whitened.precision, atol=1e-6 * np.abs(whitened.precision).max())
+    np.testing.assert_allclose(there.linear, whitened.linear, atol=1e-6 * np.abs(whitened.linear).max())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_there_and_back(name):
+    problem = problem_of(name)
+    sites = two_steps(problem)
+    back = to_whitened(problem.model, from_whitened(problem.model, sites), sites.inverse_factors)
+    np.testing.assert_allclose(back.precision, sites.precision, atol=1e-7 * np.abs(sites.precision).max())
+    np.testing.assert_allclose(back.linear, sites.linear, atol=1e-7 * np.abs(sites.linear).max())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_slope_in_the_position(name):
+    problem = problem_of(name)
+    weights = from_whitened(problem.model, two_steps(problem))
+    start = problem.start() + 0.05
+    value = eqx.filter_jit(lambda position: nudged_bound(problem, position, weights, no_nudge(weights), 1.0)[0])
+    np.testing.assert_allclose(jax.grad(value)(start), numerical_gradient(value, start), rtol=1e-5, atol=1e-4)
+
+
+def test_curvature_that_is_never_negative():
+    """A label that the fit has wrong has a negative curvature under robust-max, and none in the concave slope."""
+    model = fg.SparseGP(KERNEL, fg.likelihoods.RobustMax(3), inducing=Z).prepared(X)
+    problem = Problem(model, jnp.asarray(X), jnp.asarray(CLASSES), train_inducing=False)
+    weights = from_whitened(model, gaussian.prior_sites(model))
+    projection, _ = under(prior_precision(model), weights)
+    smallest = {}
+    for name, slope in (
+        (
+            "as it is",
+            jax.grad(nudged_bound, argnums=3, has_aux=True)(problem, problem.start(), weights, no_nudge(weights), 1.0)[0],
+        ),
+        ("concave", concave_slope(problem, problem.start(), projection, 1.0)),
+    ):
+        smallest[name] = np.linalg.eigvalsh(proposed(projection, slope).precision).min()
+    assert smallest["as it is"] < -0.1
+    assert smallest["concave"] > -1e-9
+
+
+def test_reach():
+    """From the prior to ten times its width, and no further."""
+    model = MODELS["points"][0].prepared(X)
+    K = prior_precision(model)
+    weights = from_whitened(model, gaussian.prior_sites(model))
+    for share, reached in ((0.0, True), (-0.89, True), (-0.91, False), (5.0, True)):
+        sites = eqx.tree_at(lambda sites: sites.precision, weights, share * K)
+        assert bool(is_within_reach(K, sites)) is reached
