@@ -110,8 +110,8 @@ BUGS = (
     Bug(
         "wrong derivative of the quadratic form",
         "numerics/linalg.py",
-        "    return columns @ of_linear.T, 2.0 * product * of_quadratic + weights @ of_linear\n",
-        "    return columns @ of_linear.T, product * of_quadratic + weights @ of_linear\n",
+        "    return columns @ of_linear.T, 2.0 * both[: columns.shape[0]] * of_quadratic + weights @ of_linear\n",
+        "    return columns @ of_linear.T, both[: columns.shape[0]] * of_quadratic + weights @ of_linear\n",
         ("tests/test_numerics.py",),
     ),
     Bug(
@@ -130,10 +130,17 @@ BUGS = (
     ),
     Bug(
         "minibatches without N / B",
-        "approximation/natural.py",
+        "approximation/minibatches.py",
         "    scale = problem.num_data / size\n",
         "    scale = 1.0\n",
         ("tests/test_approximation.py::test_minibatches_come_near_the_full_batch",),
+    ),
+    Bug(
+        "a step on minibatches that forgets where the mean is",
+        "approximation/minibatches.py",
+        "    return WeightSites(G, slope.weights + times(G, projection.weights))\n",
+        "    return WeightSites(G, slope.weights)\n",
+        ("tests/test_minibatches.py",),
     ),
     Bug(
         "a resumed run goes on from the state before the last",
@@ -201,12 +208,17 @@ BUGS = (
 )
 
 
+def is_current(bug: Bug) -> bool:
+    """Whether the line to be replaced is in the file once."""
+    return (ROOT / "src" / "freegp" / bug.file).read_text().count(bug.right) == 1
+
+
 def is_found(bug: Bug, folder: Path) -> bool:
     """Whether a test fails on a copy with the mistake."""
     shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".venv", ".git", ".peers", "*_cache", "__pycache__", "results"))
     file = folder / "src" / "freegp" / bug.file
     text = file.read_text()
-    if text.count(bug.right) != 1:
+    if not is_current(bug):
         raise SystemExit(f"{bug.name}: the line to be replaced is not there once in {bug.file}; bring the list up to date")
     file.write_text(text.replace(bug.right, bug.wrong))
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *bug.tests]
