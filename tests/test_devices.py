@@ -36,10 +36,24 @@ def test_a_home_that_cannot_be_written_to_is_no_error(tmp_path):
 
 
 def test_the_programs_own_choices_stand(tmp_path):
-    code = "import freegp, jax; print(jax.config.jax_compilation_cache_dir, jax.device_count())"
-    own = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "mine"), "JAX_NUM_CPU_DEVICES": "3"}
-    assert output_of(code, XDG_CACHE_HOME=str(tmp_path), **own)[0] == f"{tmp_path / 'mine'} 3"
+    names = ("jax_compilation_cache_dir", "jax_num_cpu_devices", "jax_cpu_enable_async_dispatch")
+    code = f"import freegp, jax; print(*(jax.config.values[name] for name in {names}), jax.device_count())"
+    chosen = (str(tmp_path / "mine"), "3", "True")
+    own = {name.upper(): choice for name, choice in zip(names, chosen, strict=True)}
+    assert output_of(code, XDG_CACHE_HOME=str(tmp_path), **own)[0] == f"{' '.join(chosen)} 3"
     assert not (tmp_path / "freegp").exists()
+
+
+def test_a_program_runs_in_the_thread_that_asks_for_it():
+    """When the call returns, its result is there."""
+    code = """
+import freegp, jax, jax.numpy as jnp
+work = jax.jit(lambda x: jax.lax.fori_loop(0, 200, lambda i, x: jnp.sin(x @ x), x))
+x = jnp.eye(200)
+work(x).block_until_ready()
+print(work(x).is_ready())
+"""
+    assert output_of(code)[0] == "True"
 
 
 MANY = """

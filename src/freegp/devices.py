@@ -1,4 +1,4 @@
-"""What has to be settled before JAX starts: 64-bit numbers, one CPU device a core, and where compiled programs are kept."""
+"""What has to be settled before JAX starts: 64-bit numbers, CPU devices and threads, and where compiled programs are kept."""
 
 import contextlib
 import functools
@@ -34,6 +34,7 @@ def configure() -> None:
     """Set up JAX for this package. What the program has chosen for itself, or settled by starting JAX, is left alone."""
     jax.config.update("jax_enable_x64", True)
     _make_devices()
+    _run_at_once()
     _keep_compiled_programs()
 
 
@@ -43,6 +44,15 @@ def _make_devices() -> None:
         return
     with contextlib.suppress(RuntimeError):  # it has started: chains will run one after another
         jax.config.update("jax_num_cpu_devices", min(len(os.sched_getaffinity(0)), MOST_DEVICES))
+
+
+def _run_at_once() -> None:
+    """One program on one device runs in the thread that asks for it: handing a small one to another takes as long as itself.
+
+    Chains on several devices run side by side as before.
+    """
+    if "JAX_CPU_ENABLE_ASYNC_DISPATCH" not in os.environ:
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 def _keep_compiled_programs() -> None:
