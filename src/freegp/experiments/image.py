@@ -18,7 +18,7 @@ PLACES = {"k-means": "k-means", "optimised": "optimised"}
 READINGS = (
     "Of the 2086 distinct rows 1000 are trained on, which leaves 1086 to test on; the paper says 1019.",
     "Inputs are standardised by the training set; lengthscales start at the square root of 18.",
-    "The Gaussian fit has so many steps at the most as the settings say: those after it gain a tenth of a nat with Z optimised.",
+    "A Gaussian fit has at most as many steps as the settings say, to save time; with Z optimised more would gain some nats yet.",
     "Performance is the mean log predictive density on the test set; the left box plots show it for free-form inference.",
     "The paper kept 9000 draws of one chain of its HMC; ours are several chains of the default sampler.",
 )

@@ -23,8 +23,8 @@ READINGS = (
     "Pixels that are the same in all training images are left out; they carry nothing.",
     "k-means runs on the pixels as they are, in minibatches.",
     "Priors of the covariance parameters are not stated in the paper: ours are freegp's log-normals around the starting values.",
-    "The Gaussian approximation is fitted on minibatches of 5000, with natural gradients for q(v) and Adam for the rest; the "
-    "paper has 1000 and AdaDelta. In the second half of its stages each has half the learning rate of the one before.",
+    "The Gaussian approximation is fitted on minibatches with natural gradients for q(v) and Adam for the rest; the paper has "
+    "AdaDelta. In the second half of its stages each has half the learning rate of the one before.",
     "Of theta the chains move the variance and one factor of all lengthscales, whose ratios stay those of the fit: the paper "
     "does not say whether all of them moved.",
     "Seconds a gradient are those of value and gradient of the log density over all images on all cores, the least of three; "
@@ -41,8 +41,8 @@ class Settings:
     num_test: int = 10_000
     pooling: int = 1
     num_inducing: int = 500
-    batch_size: int = 5000
-    num_steps: int = 2400
+    batch_size: int = 1000
+    num_steps: int = 3000
     num_stages: int = 6
     learning_rate: float = 0.03
     lengthscale: float = 10.0
