@@ -70,25 +70,25 @@ def from_whitened(model: SparseGP, sites: Sites) -> WeightSites:
     return WeightSites(symmetrize(around(back, sites.precision)), times(back, sites.linear))
 
 
-def to_whitened(model: SparseGP, sites: WeightSites, coordinates: Stack) -> Sites:
-    """The same as factors of v, where ``coordinates`` are R^-1 of the model's Kuu."""
-    there = transposed(to_weights(coordinates))
-    return Sites(coordinates, symmetrize(around(there, sites.precision)), times(there, sites.linear))
+def to_whitened(model: SparseGP, sites: WeightSites) -> Sites:
+    """The same as factors of v, in the model's own coordinates."""
+    inverse_factors = whitening(covariances(model))
+    there = transposed(to_weights(inverse_factors))
+    return Sites(inverse_factors, symmetrize(around(there, sites.precision)), times(there, sites.linear))
 
 
 def under(K: Stack, sites: WeightSites) -> tuple[Projection, Float[Array, ""]]:
     """What q(w) makes of the latents, and its divergence from the prior.
 
-    With ``D = (K + G)^-1`` the weights are ``D b``, the precision is ``K^-1 - D``, and the divergence
-    ``[tr(K D) - M + w^T K w + log |K + G| - log |K|] / 2``.
+    With ``D = (K + G)^-1`` the weights are ``w = D b``, the precision is ``K^-1 - D``, and the divergence
+    ``[w^T K w - tr(G D) + log |K + G| - log |K|] / 2``, since ``tr(K D) = M - tr(G D)``.
     """
-    (M, P), whole = sites.linear.shape, plus(K, jnp.zeros_like(sites.precision))
+    G, num_latents = sites.precision, sites.linear.shape[1]
     K_inverse, of_K = inverse_and_log_determinant(K)
-    D, of_sum = inverse_and_log_determinant(whole + sites.precision)
+    D, of_sum = inverse_and_log_determinant(plus(K, G))
     w = times(D, sites.linear)
-    trace = jnp.sum(whole * D)
-    determinants = jnp.sum(of_sum) - (P / K.shape[0]) * jnp.sum(of_K)
-    return Projection(w, plus(K_inverse, -D)), 0.5 * (trace - M * P + jnp.sum(w * times(K, w)) + determinants)
+    determinants = jnp.sum(of_sum) - (num_latents / K.shape[0]) * jnp.sum(of_K)
+    return Projection(w, plus(K_inverse, -D)), 0.5 * (jnp.sum(w * times(K, w)) - jnp.sum(G * D) + determinants)
 
 
 def nudged_bound(
@@ -189,5 +189,4 @@ def _steps(
 
     first = from_whitened(problem.at(position), sites)
     (position, last, state), values = jax.lax.scan(step, (position, first, state), (counts, moves))
-    model = problem.at(position)
-    return position, to_whitened(model, last, whitening(covariances(model))), state, values
+    return position, to_whitened(problem.at(position), last), state, values
