@@ -4,6 +4,8 @@ import struct
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import typer
@@ -26,8 +28,10 @@ from freegp.experiments.data import (
     read_idx,
     split_image,
 )
+from freegp.experiments.modes import with_natural_mode
 from freegp.experiments.tables import Report, Row, as_record, write_page
 from freegp.experiments.workplace import Workplace, write_json
+from freegp.parameters import log_jacobian, log_prior
 
 TINY = coal.Settings(
     num_splits=1,
@@ -268,7 +272,9 @@ class TestSampledWork:
 def test_image_table_and_box_plots(tmp_path):
     settings = image.Settings(num_splits=2, num_inducing=(5, 10))
     found = {
-        (kernel, place, M): [{"Gaussian": -0.3, "free-form": -0.3 + gain, "seconds": 1.0} for gain in (0.02, -0.01)]
+        (kernel, place, M): [
+            {"Gaussian": -0.3, "Gaussian, natural": -0.33, "free-form": -0.3 + gain, "seconds": 1.0} for gain in (0.02, -0.01)
+        ]
         for kernel in image.KERNELS
         for place in image.PLACES
         for M in (5, 10)
@@ -276,10 +282,23 @@ def test_image_table_and_box_plots(tmp_path):
     found["ARD", "k-means", 10] = [{"Gaussian": -0.5, "free-form": -0.4, "seconds": 2.0}] * 2
     rows = {row.quantity: row for row in image._report(settings, found).rows}
     assert rows["ARD, M = 10: gain by optimising Z"].ours == "0.1050 (2 of 2)"
-    assert rows["ARD, M = 10: gain of free-form over Gaussian"].ours == "0.0050 (1 of 2)"
+    assert rows["ARD, M = 10: the same, MAP in logarithms"].ours == "0.0050 (1 of 2)"
+    assert rows["ARD, M = 10: gain of free-form over Gaussian, MAP in natural units"].ours == "0.0350 (2 of 2)"
     assert rows["ARD, M = 10: Gaussian, free-form"].seconds == 6.0
     place_of_work(tmp_path).draw("boxes", image._boxes(settings, "ARD", found))
     assert (tmp_path / "boxes.png").stat().st_size > 10_000
+
+
+def test_the_mode_in_natural_units():
+    """Of the prior alone it is 0.1, the mode of the paper's Gamma(1.1, 1), and not 1.1."""
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    model = image.model_of(5, "isotropic", 2).prepared(X)
+    free = jnp.stack([jnp.zeros(501), jnp.linspace(-4.0, 1.0, 501)], axis=1)
+    for given, mode in ((model, 1.1), (with_natural_mode(model), 0.1)):
+        densities = jax.vmap(lambda x, given=given: log_prior(given, x) + log_jacobian(given, x))(free)
+        assert np.exp(free[np.argmax(densities), 1]) == pytest.approx(mode, rel=0.01)
+    with pytest.raises(ValueError, match=r"the prior of kernel\.\S+ is not a Gamma but a LogNormal"):
+        with_natural_mode(fg.SparseGP(fg.kernels.RBF(), fg.likelihoods.Bernoulli(), inducing=5).prepared(X))
 
 
 @dataclass(frozen=True)

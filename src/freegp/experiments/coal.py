@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 import freegp as fg
 from freegp.datasets import binned_counts, load_coal
+from freegp.experiments.modes import with_natural_mode
 from freegp.experiments.tables import Report, Row
 from freegp.experiments.workplace import Values, Workplace, efficiency, mean_and_deviation
 
@@ -18,7 +19,8 @@ READINGS = (
     "The splits are permutations by NumPy's legacy generator with seeds 0 to 9, probably the paper's; ± is the standard error "
     "over them.",
     "The pictures use the model of the authors' picture: all dates, 50 bins, M = 20, and a constant kernel besides the RBF.",
-    "MAP is the mode in free coordinates (logarithms). The mode in natural units, which the paper may mean, lies below it.",
+    "MAP is the mode in free coordinates (logarithms), or in natural units, which is probably what the paper means: its values "
+    "are nearer to that.",
     "The paper's 3000 draws are divided over several chains of the default sampler; it ran its own HMC.",
 )
 
@@ -102,7 +104,9 @@ def _split(work: Workplace, settings: Settings, seed: int) -> Values:
             scores[f"{name} seconds"] = fit.seconds + posterior.seconds_total
             scores[f"{name} R-hat"] = posterior.diagnostics.r_hat
             if name == "sparse":
+                natural = fg.fit_gaussian(with_natural_mode(fit.model), X, y, train_inducing=False)
                 scores["Gaussian"] = float(np.mean(fit.predict_log_density(X, y_test)))
+                scores["Gaussian, natural"] = float(np.mean(natural.predict_log_density(X, y_test)))
                 scores["Gaussian seconds"] = fit.seconds
         return scores
 
@@ -121,8 +125,11 @@ def _picture(work: Workplace, settings: Settings) -> Values:
         posteriors = {name: work.sample(f"picture-{name}", fit, X, y, **options) for name, fit in fits.items()}
         work.draw("rates", _rates(events, fits["sparse"], posteriors))
         work.draw("parameters", _parameters(fits["sparse"], posteriors))
-        values = fits["sparse"].model.parameter_values()
-        found: Values = {"Gaussian": [values[LENGTHSCALE], values[VARIANCE]]}
+        natural = fg.fit_gaussian(with_natural_mode(fits["sparse"].model), X, y, train_inducing=False)
+        found: Values = {}
+        for name, fit in (("Gaussian", fits["sparse"]), ("Gaussian, natural", natural)):
+            values = fit.model.parameter_values()
+            found[name] = [values[LENGTHSCALE], values[VARIANCE]]
         for name, posterior in posteriors.items():
             cost = efficiency(posterior)
             found[name] = [mean_and_deviation(posterior.draws[path]) for path in (LENGTHSCALE, VARIANCE)]
@@ -182,18 +189,21 @@ def _parameters(fit: fg.GaussianFit, posteriors: dict[str, fg.Posterior]) -> Fig
 
 def _report(settings: Settings, splits: list[Values], shown: Values) -> Report:
     names = ("Gaussian", "sparse", "full")
-    score = {name: np.array([split[name] for split in splits]) for name in names}
+    score = {name: np.array([split[name] for split in splits]) for name in (*names, "Gaussian, natural")}
     seconds = {name: sum(split[f"{name} seconds"] for split in splits) for name in names}
-    gain = score["sparse"] - score["Gaussian"]
-    point = "({:.2f}, {:.2f})".format(*shown["Gaussian"])
+    gain, over_natural = (score["sparse"] - score[name] for name in ("Gaussian", "Gaussian, natural"))
+    point, natural = ("({:.2f}, {:.2f})".format(*shown[name]) for name in ("Gaussian", "Gaussian, natural"))
     rows = [
         Row("held-out log likelihood, Gaussian", "-1.229", _over_splits(score["Gaussian"]), seconds["Gaussian"]),
+        Row("the same, its MAP in natural units", "-1.229", _over_splits(score["Gaussian, natural"])),
         Row("the same, free-form", "-1.225", _over_splits(score["sparse"]), seconds["sparse"]),
         Row("the same, full MCMC (Z = X)", "", _over_splits(score["full"]), seconds["full"]),
         Row("free-form less Gaussian", "0.003", _over_splits(gain)),
         Row("splits on which free-form is better than Gaussian", "10 of 10", f"{(gain > 0).sum()} of {settings.num_splits}"),
+        Row("the same, MAP in natural units", "10 of 10", f"{(over_natural > 0).sum()} of {settings.num_splits}"),
         Row("splits on which full MCMC is", "", f"{(score['full'] > score['Gaussian']).sum()} of {settings.num_splits}"),
         Row("Gaussian/MAP (lengthscale, variance), model of the picture", "(12.06, 0.55)", point),
+        Row("the same in natural units", "(12.06, 0.55)", natural),
         Row("lengthscale and variance, free-form", "", ", ".join(shown["sparse"]), shown["sparse seconds"]),
         Row("lengthscale and variance, full MCMC", "the same", ", ".join(shown["full"]), shown["full seconds"]),
         Row("fewest effective samples a second, free-form", "3.1e-2", f"{shown['sparse ESS a second']:.3g}"),
