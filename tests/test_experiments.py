@@ -46,7 +46,7 @@ TINY = coal.Settings(
 
 
 def place_of_work(folder, data=None):
-    return Workplace(folder, data, lambda line: None)
+    return Workplace(folder, data, lambda line: None, lambda report: None)
 
 
 class TestData:
@@ -267,6 +267,10 @@ class TestSampledWork:
         assert (tmp_path / "psrf.png").stat().st_size > 10_000
         row = convergence._row("coal", "gibbs", found)
         assert row.paper == "9.7 / 1.9e-2"
+        settings = convergence.Settings(num_samples={"coal": 20, "image-ARD": 10, "toy-ARD": 10})
+        so_far = convergence._report(settings, {"coal": {"gibbs": found}})
+        assert so_far.rows == [row]
+        assert so_far.readings[-1] == "Not run to the end: image-ARD, toy-ARD."
 
 
 def test_image_table_and_box_plots(tmp_path):
@@ -304,6 +308,18 @@ def test_the_mode_in_natural_units():
 @dataclass(frozen=True)
 class Size:
     number: int
+
+
+def test_what_is_published_on_the_way_stays_if_the_run_is_stopped(tmp_path, monkeypatch):
+    def perform(work, settings):
+        work.part("first", lambda: {"value": 1.0})
+        work.publish(Report("halves", [Row("first half", "1", "1.0")], {}))
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(experiments.EXPERIMENTS, "half", SimpleNamespace(QUICK=Size(2), FULL=Size(20), run=perform))
+    with pytest.raises(KeyboardInterrupt):
+        experiments.run("half", out=tmp_path, say=lambda line: None)
+    assert "| first half | 1 | 1.0 |" in (tmp_path / "paper.md").read_text()
 
 
 def test_a_run_writes_numbers_and_page_and_keeps_quick_ones_apart(tmp_path, monkeypatch):

@@ -50,9 +50,13 @@ def run(
     experiment = EXPERIMENTS[name]
     folder = Path(out) / "quick" if quick else Path(out)
     settings = experiment.QUICK if quick else experiment.FULL
-    work = Workplace(folder / name, data_folder(data), lambda line: say(f"{name}: {line}"))
+
+    def publish(report: Report) -> None:
+        write_json(work.folder / "numbers.json", as_record(report, asdict(settings), *work.history()))
+        write_page(folder, EXPERIMENTS, quick)
+
+    work = Workplace(folder / name, data_folder(data), lambda line: say(f"{name}: {line}"), publish)
     work.settle(asdict(settings))
     report: Report = experiment.run(work, settings)
-    write_json(work.folder / "numbers.json", as_record(report, asdict(settings), *work.history()))
-    write_page(folder, EXPERIMENTS, quick)
+    publish(report)
     return report

@@ -106,8 +106,16 @@ def run(work: Workplace, settings: Settings) -> Report:
             for which, sampler in samplers(settings).items()
         }
         work.draw(f"psrf-{name}", _curves(name, found[name]))
+        work.publish(_report(settings, found))
+    return _report(settings, found)
+
+
+def _report(settings: Settings, found: dict[str, dict[str, Values]]) -> Report:
+    """Of the problems there are; those that are missing are named."""
     rows = [_row(name, which, values) for name, each in found.items() for which, values in each.items()]
-    return Report("convergence of the samplers", rows, found, READINGS)
+    missing = [name for name in settings.num_samples if name not in found]
+    note = (f"Not run to the end: {', '.join(missing)}.",) if missing else ()
+    return Report("convergence of the samplers", rows, found, READINGS + note)
 
 
 def _task(

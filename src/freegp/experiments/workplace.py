@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 import freegp as fg
 from freegp.diagnostics import Efficiency, tn_ess
+from freegp.experiments.tables import Report
 
 Values = dict[str, Any]
 
@@ -33,11 +34,14 @@ class Workplace:
         The data folder, if there is one.
     say
         Takes a line on how far it is.
+    publish
+        Takes a report of what there is so far, for the page, where an experiment is long.
     """
 
     folder: Path
     data: Path | None
     say: Callable[[str], None]
+    publish: Callable[[Report], None]
 
     def settle(self, settings: Values) -> None:
         """Note the settings, or see that they are those of what is here already."""
