@@ -3,11 +3,11 @@
 The mean of a latent function is linear in its inducing values: ``b(x)^T w``, with weights ``w`` of the basis ``b`` that have the
 prior N(0, K^-1), where K is Kuu of inducing points (``w = Kuu^-1 u``) and Kuu^-1 of features (``w = u``). Here
 
-    q(w) ∝ N(w; 0, K^-1) exp(b^T w - w^T G w / 2),      G ≈ sum_n w_n b(x_n) b(x_n)^T
+    q(w) ∝ N(w; 0, K^-1) exp(h^T w - w^T G w / 2),      G ≈ sum_n c_n b(x_n) b(x_n)^T
 
-so G, unlike what stands in whitened coordinates, is a running mean of what the data say as they say it. A step needs one factor a
-latent function and no change of coordinates: a third of the work, which is most of a step where minibatches are small. That it is
-held where parameters and inducing inputs move makes it the dual parameterisation of Adam, Chang, Khan & Solin (2021).
+with c_n the curvature of datum n: G is a running mean of what the data say, as they say it. A step needs one factor a latent
+function and no change of coordinates, a third of what it would need in whitened ones; where minibatches are small that is most
+of it. G and h are held where parameters and inducing inputs move, as in Adam, Chang, Khan & Solin (2021).
 """
 
 from typing import TYPE_CHECKING
@@ -46,7 +46,7 @@ WIDEST = 10.0
 
 
 class WeightSites(eqx.Module):
-    """G and b of each latent function."""
+    """G and h of each latent function."""
 
     precision: Float[Array, "P M M"]
     linear: Float[Array, "M P"]
@@ -80,7 +80,7 @@ def to_whitened(model: SparseGP, sites: WeightSites) -> Sites:
 def under(K: Stack, sites: WeightSites) -> tuple[Projection, Float[Array, ""]]:
     """What q(w) makes of the latents, and its divergence from the prior.
 
-    With ``D = (K + G)^-1`` the weights are ``w = D b``, the precision is ``K^-1 - D``, and the divergence
+    With ``D = (K + G)^-1`` the weights are ``w = D h``, the precision is ``K^-1 - D``, and the divergence
     ``[w^T K w - tr(G D) + log |K + G| - log |K|] / 2``, since ``tr(K D) = M - tr(G D)``.
     """
     G, num_latents = sites.precision, sites.linear.shape[1]
@@ -114,8 +114,8 @@ def concave_slope(batch: Problem, position: Float[Array, " T"], projection: Proj
 def proposed(projection: Projection, slope: Projection) -> WeightSites:
     """Where a full natural-gradient step leads, given the bound's slope in the nudge.
 
-    With ``g_n = dE_n/dmean_n`` and ``w_n = -2 dE_n/dvariance_n`` it is ``G = sum_n w_n b_n b_n^T`` and
-    ``b = sum_n (g_n + w_n mu_n) b_n``.
+    With ``g_n = dE_n/dmean_n`` and ``c_n = -2 dE_n/dvariance_n`` it is ``G = sum_n c_n b_n b_n^T`` and
+    ``h = sum_n (g_n + c_n mu_n) b_n``.
     """
     G = 2.0 * symmetrize(slope.precision)
     return WeightSites(G, slope.weights + times(G, projection.weights))
