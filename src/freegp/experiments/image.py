@@ -116,7 +116,7 @@ def _boxes(settings: Settings, kernel: str, found: dict[tuple[str, str, int], li
         scores = [[values["free-form"] for values in found[kernel, place, M]] for M in Ms]
         _box(left, np.arange(len(Ms)) + offset, scores, colour, place)
     modes = (
-        ("Gaussian, natural", "MAP in natural units, as in the paper", "#1f5a94"),
+        ("Gaussian, natural", "MAP in natural units", "#1f5a94"),
         ("Gaussian", "MAP in logarithms", "#3a7d44"),
     )
     for offset, (which, label, colour) in zip((-0.19, 0.19), modes, strict=True):
