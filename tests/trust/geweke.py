@@ -7,13 +7,13 @@ these are fixed beforehand, at the fit to one data set.
 
 from dataclasses import dataclass
 
-import arviz
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import freegp as fg
+from freegp.diagnostics import import_arviz
 from freegp.parameters import free_parameters
 from freegp.sampling.coordinates import Place
 from freegp.sampling.samplers import as_sampler
@@ -52,7 +52,7 @@ def joint_test(name: str, num_rounds: int, seed: int = 0, sampler_name: str = "s
     z_scores = {}
     for number, quantity in enumerate(_names(model)):
         chain, drawn = np.asarray(chains[..., number]), np.asarray(prior[:, number])
-        error = np.hypot(float(arviz.mcse(chain)), drawn.std() / np.sqrt(len(drawn)))
+        error = np.hypot(float(import_arviz().mcse(chain)), drawn.std() / np.sqrt(len(drawn)))
         z_scores[quantity] = float((chain.mean() - drawn.mean()) / error)
     return Differences(name, z_scores, num_rounds)
 
