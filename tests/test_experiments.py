@@ -277,18 +277,20 @@ def test_image_table_and_box_plots(tmp_path):
     settings = image.Settings(num_splits=2, num_inducing=(5, 10))
     found = {
         (kernel, place, M): [
-            {"Gaussian": -0.3, "Gaussian, natural": -0.33, "free-form": -0.3 + gain, "seconds": 1.0} for gain in (0.02, -0.01)
+            {"Gaussian": -0.3, "Gaussian, natural": -0.33, "free-form": -0.3 + gain, "seconds": 1.0, "R-hat": 1.01 + gain}
+            for gain in (0.02, -0.01)
         ]
         for kernel in image.KERNELS
         for place in image.PLACES
         for M in (5, 10)
     }
-    found["ARD", "k-means", 10] = [{"Gaussian": -0.5, "free-form": -0.4, "seconds": 2.0}] * 2
+    found["ARD", "k-means", 10] = [{"Gaussian": -0.5, "free-form": -0.4, "seconds": 2.0, "R-hat": 1.2}] * 2
     rows = {row.quantity: row for row in image._report(settings, found).rows}
     assert rows["ARD, M = 10: gain by optimising Z"].ours == "0.1050 (2 of 2)"
     assert rows["ARD, M = 10: the same, MAP in logarithms"].ours == "0.0050 (1 of 2)"
     assert rows["ARD, M = 10: gain of free-form over Gaussian, MAP in natural units"].ours == "0.0350 (2 of 2)"
     assert rows["ARD, M = 10: Gaussian, free-form"].seconds == 6.0
+    assert rows["ARD, M = 10: largest R-hat, k-means and optimised"].ours == "1.20, 1.03"
     place_of_work(tmp_path).draw("boxes", image._boxes(settings, "ARD", found))
     assert (tmp_path / "boxes.png").stat().st_size > 10_000
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from freegp.approximation.gaussian import Sites, sites_at
+from freegp.approximation.gaussian import Sites, no_nudge, sites_at
 from freegp.approximation.problem import DIVERGED, Outcome, Problem
 from freegp.approximation.progress import FitProgress
 from freegp.model import SparseGP
@@ -165,7 +165,7 @@ def _steps(
     size = settings.batch_size or problem.num_data
     scale = problem.num_data / size
     decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
-    no_nudge = Projection(jnp.zeros_like(sites.linear), jnp.zeros_like(sites.precision))
+    nothing = no_nudge(sites)
 
     Carry = tuple[Array, WeightSites, optax.OptState]
 
@@ -174,7 +174,7 @@ def _steps(
         batch = problem.minibatch(jax.random.fold_in(key, count), size)
         rate = settings.site_rate * decay(count)
         slopes = jax.value_and_grad(nudged_bound, argnums=(1, 3), has_aux=True)
-        (value, projection), (slope, of_nudge) = slopes(batch, position, sites, no_nudge, scale)
+        (value, projection), (slope, of_nudge) = slopes(batch, position, sites, nothing, scale)
 
         def concave(sites: WeightSites) -> WeightSites:
             return sites.blended(proposed(projection, concave_slope(batch, position, projection, scale)), rate)
