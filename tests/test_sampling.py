@@ -18,7 +18,7 @@ from scipy import stats
 import freegp as fg
 from freegp.diagnostics import statistics
 from freegp.parameters import to_free
-from freegp.sampling import alternating, rotation, runner
+from freegp.sampling import alternating, nuts, rotation, runner
 from freegp.sampling.chains import CHUNK, advance, chain_keys, chain_mesh
 from freegp.sampling.coordinates import contrasts
 from freegp.sampling.start import site_coordinates
@@ -367,6 +367,14 @@ class TestIntegrator:
         after, info = jax.jit(lambda key: rotation.transition(key, state, normal, step, 1.5, 0.2))(jax.random.key(0))
         assert info.num_gradients == rotation.MOST_STEPS
         assert 0.0 < float(jnp.abs(after.position - 1.0).max()) < 1e-5
+
+    def test_nuts_doubles_its_trajectory_as_often_as_it_may(self):
+        def normal(x):
+            return -0.5 * jnp.sum(jnp.square(x))
+
+        step, state = jnp.asarray(1e-3), rotation.initial_state(jnp.ones(2), normal)
+        _, info = jax.jit(lambda key: nuts.transition(key, state, normal, step, 4))(jax.random.key(0))
+        assert info.num_gradients == 15
 
     def test_nonfinite_is_rejected_and_counted(self):
         def wall(x):

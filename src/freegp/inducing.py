@@ -98,6 +98,11 @@ class Inducing(eqx.Module):
     def Kuu(self, kernel: Kernel) -> Float[Array, "M M"] | Float[Array, " M"]:
         """Their prior covariance, or its diagonal where that is all there is of it."""
 
+    def variances(self, kernel: Kernel) -> Float[Array, " M"]:
+        """The diagonal of Kuu."""
+        Kuu = self.Kuu(kernel)
+        return Kuu if Kuu.ndim == 1 else jnp.diagonal(Kuu)
+
     @abstractmethod
     def Kuf(self, kernel: Kernel, X: Float[Array, "N D"] | Inputs) -> Float[Array, "M N"]:
         """Their prior covariance with the process at X."""
@@ -128,6 +133,9 @@ class InducingPoints(Inducing):
 
     def Kuu(self, kernel: Kernel) -> Float[Array, "M M"]:  # noqa: D102
         return kernel(self.Z)
+
+    def variances(self, kernel: Kernel) -> Float[Array, " M"]:  # noqa: D102
+        return kernel.diagonal(self.Z)
 
     def Kuf(self, kernel: Kernel, X: Float[Array, "N D"] | Inputs) -> Float[Array, "M N"]:  # noqa: D102
         if isinstance(X, Inputs) and not isinstance(X.known, Waves):

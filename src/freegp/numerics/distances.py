@@ -16,14 +16,18 @@ def squared_distances(a: Float[Array, "N D"], b: Float[Array, "M D"]) -> Float[A
     In few dimensions the differences themselves; in more, one product of augmented rows, ``[a, -|a|^2/2, 1] . [b, 1, -|b|^2/2]``,
     after moving the origin into the data so that nothing is lost to cancellation when they lie far from zero.
     """
-    origin = jax.lax.stop_gradient(jnp.mean(b, axis=0))
-    a, b = a - origin, b - origin
     if a.shape[1] <= FEW_COLUMNS:
         return _by_differences(a, b)
+    a, b = _near_zero(a, b)
     half_a, half_b = (-0.5 * jnp.sum(x * x, axis=1, keepdims=True) for x in (a, b))
     left = jnp.concatenate([a, half_a, jnp.ones_like(half_a)], axis=1)
     right = jnp.concatenate([b, jnp.ones_like(half_b), half_b], axis=1)
     return jnp.maximum(-2.0 * (left @ right.T), 0.0)
+
+
+def _near_zero(a: Float[Array, "N D"], b: Float[Array, "M D"]) -> tuple[Float[Array, "N D"], Float[Array, "M D"]]:
+    origin = jax.lax.stop_gradient(jnp.mean(b, axis=0))
+    return a - origin, b - origin
 
 
 @jax.custom_vjp
@@ -37,7 +41,7 @@ def _by_differences_forward(a: Array, b: Array) -> tuple[Array, tuple[Array, Arr
 
 
 def _by_differences_backward(residuals: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array]:
-    a, b = residuals
+    a, b = _near_zero(*residuals)
     return _pulls(cotangent, a, b), _pulls(cotangent.T, b, a)
 
 

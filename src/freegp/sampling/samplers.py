@@ -123,15 +123,19 @@ class RotationHMC(InSiteCoordinates):
 @registered
 @dataclass(frozen=True)
 class NUTS(InSiteCoordinates):
-    """``"nuts"``: blackjax's no-U-turn sampler in site coordinates, the step tuned to the acceptance."""
+    """``"nuts"``: blackjax's no-U-turn sampler in site coordinates, the step tuned to the acceptance.
+
+    A trajectory has at most ``2 ** max_doublings - 1`` steps.
+    """
 
     target_acceptance: float = 0.8
+    max_doublings: int = 10
 
     longest_step: ClassVar[float] = 2.0
 
     def __call__(self, key: PRNGKeyArray, state: State, target: SiteCoordinates, tuning: StepSize) -> tuple[State, Info]:
         """One draw."""
-        return nuts.transition(key, state, target.log_density, tuning.step_size)
+        return nuts.transition(key, state, target.log_density, tuning.step_size, self.max_doublings)
 
 
 SAMPLERS: dict[str, Callable[[], Sampler]] = {"sites": RotationHMC, "nuts": NUTS, "paper": PaperHMC, "gibbs": Gibbs}

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from freegp.inducing import Inputs, lattice_of, rows_of
+from freegp.inducing import Inducing, Inputs, lattice_of, rows_of
 from freegp.kernels import Kernel
 from freegp.model import SparseGP
 from freegp.numerics.linalg import forms, inverse_and_weights, inverse_forms
@@ -33,14 +33,14 @@ class Projection(eqx.Module):
 
 def covariances(model: SparseGP) -> Stack:
     """Kuu of each distinct kernel, with the jitter on its diagonal where it is a matrix."""
-    return jnp.stack([_with_jitter(model.placed.Kuu(kernel), model.jitter) for kernel in model.kernels])
+    return jnp.stack([_with_jitter(model.placed, kernel, model.jitter) for kernel in model.kernels])
 
 
-def _with_jitter(Kuu: Float[Array, "M M"] | Float[Array, " M"], jitter: float) -> Float[Array, "M M"] | Float[Array, " M"]:
+def _with_jitter(inducing: Inducing, kernel: Kernel, jitter: float) -> Float[Array, "M M"] | Float[Array, " M"]:
+    Kuu = inducing.Kuu(kernel)
     if Kuu.ndim == 1:
         return Kuu
-    size = Kuu.shape[0]
-    return Kuu + jitter * (jnp.trace(Kuu) / size) * jnp.eye(size)
+    return Kuu + jitter * jnp.mean(inducing.variances(kernel)) * jnp.eye(Kuu.shape[0])
 
 
 def project_whitened(inverse_factors: Stack, whitened: Float[Array, "M P"]) -> Projection:
