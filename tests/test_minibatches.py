@@ -8,20 +8,18 @@ import pytest
 from reference import numerical_gradient
 
 import freegp as fg
-from freegp.approximation import gaussian, minibatches
+from freegp.approximation import gaussian
 from freegp.approximation.minibatches import (
-    Schedule,
     concave_slope,
     from_whitened,
     is_within_reach,
     nudged_bound,
     prior_precision,
     proposed,
-    step_lengths,
     to_whitened,
     under,
 )
-from freegp.approximation.problem import Outcome, Problem
+from freegp.approximation.problem import Problem
 from freegp.target.projection import Projection
 
 RNG = np.random.default_rng(0)
@@ -115,46 +113,3 @@ def test_reach():
     for share, reached in ((0.0, True), (-0.89, True), (-0.91, False), (5.0, True)):
         sites = eqx.tree_at(lambda sites: sites.precision, weights, share * K)
         assert bool(is_within_reach(K, sites)) is reached
-
-
-class TestSchedule:
-    """Sites alone, then all, then the sites alone again with the rest at its mean."""
-
-    SCHEDULE = Schedule(num_steps=100, first=10)
-
-    def test_when_parameters_move(self):
-        moving = [int(count) for count in range(100) if self.SCHEDULE.is_moving(jnp.asarray(count))]
-        assert moving == list(range(10, 90))
-
-    def test_the_mean_is_that_of_the_second_half_of_the_way(self):
-        path, mean = RNG.normal(size=100), 0.0
-        for count in range(100):
-            mean += float(self.SCHEDULE.weight(jnp.asarray(count))) * (path[count] - mean)
-        np.testing.assert_allclose(mean, np.mean(path[50:90]))
-
-    def test_rates_fall_to_a_tenth_twice(self):
-        rates = [float(self.SCHEDULE.rate(jnp.asarray(count))) for count in (0, 89, 90, 99)]
-        np.testing.assert_allclose(rates, [1.0, 0.1, 1.0, 0.12], atol=0.01)
-        assert [float(self.SCHEDULE.ramp(jnp.asarray(count))) for count in (0, 19, 50)] == [0.05, 1.0, 1.0]
-
-    def test_a_fit_ends_at_the_mean(self, monkeypatch):
-        """With a rate so large that it never rests, every coordinate ends inside the path of its second half."""
-        model, y = MODELS["points"]
-        seen = []
-        record = Outcome.record
-        monkeypatch.setattr(minibatches, "CHUNK", 1)
-        monkeypatch.setattr(Outcome, "record", lambda self, *step: (seen.append(np.asarray(step[0])), record(self, *step)))
-        fg.fit_gaussian(model, X, y, method=fg.NaturalGradient(batch_size=10, num_steps=40, learning_rate=0.3))
-        path = np.array(seen)
-        np.testing.assert_allclose(path[-1], path[20:36].mean(axis=0))
-        assert np.abs(path[-1] - path[35]).max() > 0.05
-
-
-def test_an_inducing_input_moves_as_far_as_a_parameter_in_any_number_of_columns():
-    wide = np.tile(X, (1, 9))
-    model = fg.SparseGP(KERNEL, fg.likelihoods.Poisson(), inducing=np.tile(Z, (1, 9))).prepared(wide)
-    problem = Problem(model, jnp.asarray(wide), jnp.asarray(COUNTS), train_inducing=True)
-    lengths = step_lengths(problem)
-    assert lengths.size == problem.start().size
-    np.testing.assert_allclose(np.linalg.norm(lengths[-9:]), 1.0)
-    np.testing.assert_allclose(lengths[:2], 1.0)

@@ -10,8 +10,6 @@ function and no change of coordinates, a third of what it would need in whitened
 of it. G and h are held where parameters and inducing inputs move, as in Adam, Chang, Khan & Solin (2021).
 """
 
-import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -42,7 +40,7 @@ from freegp.target.projection import Projection, covariances, to_weights
 if TYPE_CHECKING:
     from freegp.approximation.natural import NaturalGradient
 
-CHUNK, RAMP = 50, 20
+CHUNK = 50
 WIDEST = 10.0
 """How many times wider than its prior q(w) may become in a direction."""
 
@@ -132,68 +130,18 @@ def is_within_reach(K: Stack, sites: WeightSites) -> Bool[Array, ""]:
     return jnp.all(jnp.isfinite(jnp.linalg.cholesky(rest)))
 
 
-def step_lengths(problem: Problem) -> Float[Array, " T"]:
-    """Of steps along each coordinate: an inducing input's is as long as a parameter's, however many columns it has.
-
-    Adam's are alike in all coordinates, so that in many columns an input would go far along one minibatch's slope.
-    """
-    num_entries = problem.model.inducing_inputs.size if problem.train_inducing else 0
-    of_inputs = jnp.full(num_entries, 1.0 / math.sqrt(problem.X.shape[1]))
-    return jnp.concatenate([jnp.ones(problem.start().size - num_entries), of_inputs])
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """What each step does and how fast.
-
-    Parameters and inducing inputs are still at first, if the sites start from nothing, and for the last tenth, when they are at
-    the mean of where they were in the second half of their way: a mean is far less noisy than its last term (Polyak & Juditsky,
-    1992), and the sites need some steps to settle there.
-    """
-
-    num_steps: int
-    first: int
-    """From which on they move."""
-
-    @property
-    def last(self) -> int:
-        """Up to which."""
-        return self.num_steps - self.num_steps // 10
-
-    def rate(self, count: Int[Array, ""]) -> Float[Array, ""]:
-        """What both rates are multiplied by."""
-        moving, settling = _cosine(self.last), _cosine(max(1, self.num_steps - self.last))
-        return jnp.where(count < self.last, moving(count), settling(count - self.last))
-
-    def ramp(self, num_moves: Int[Array, ""]) -> Float[Array, ""]:
-        """What the rate of parameters and inducing inputs is multiplied by at first, when Adam knows no gradient's size yet."""
-        return jnp.minimum(1.0, (num_moves + 1) / RAMP)
-
-    def is_moving(self, count: Int[Array, ""]) -> Bool[Array, ""]:
-        """Whether a step is on parameters and inducing inputs too."""
-        return (count >= self.first) & (count < self.last)
-
-    def weight(self, count: Int[Array, ""]) -> Float[Array, ""]:
-        """Of a step's position in the mean of all so far."""
-        start = (self.first + self.last) // 2
-        return jnp.where(self.is_moving(count), 1.0 / jnp.maximum(1, count - start + 1), 0.0)
-
-
-def _cosine(num_steps: int) -> optax.Schedule:
-    return optax.cosine_decay_schedule(1.0, num_steps, alpha=0.1)
-
-
 def run_minibatches(
     settings: "NaturalGradient", problem: Problem, outcome: Outcome, key: PRNGKeyArray, progress: FitProgress
 ) -> None:
     """Steps in chunks, each of which the outcome has when it is done."""
-    schedule = Schedule(settings.num_steps, 0 if jnp.any(outcome.sites.precision) else settings.num_steps // 10)
-    optimizer = optax.adam(lambda count: settings.learning_rate * schedule.ramp(count) * schedule.rate(count + schedule.first))
-    state, mean = optimizer.init(outcome.position), outcome.position
+    decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
+    optimizer = optax.adam(lambda count: settings.learning_rate * decay(count))
+    state = optimizer.init(outcome.position)
+    frozen_steps = 0 if jnp.any(outcome.sites.precision) else settings.num_steps // 10
     for start in range(0, settings.num_steps, CHUNK):
         counts = jnp.arange(start, min(start + CHUNK, settings.num_steps))
-        position, mean, sites, state, values = _steps(
-            settings, schedule, optimizer, problem, outcome.position, mean, outcome.sites, state, key, counts
+        position, sites, state, values = _steps(
+            settings, optimizer, problem, outcome.position, outcome.sites, state, key, counts, counts >= frozen_steps
         )
         if not bool(jnp.all(jnp.isfinite(values))):
             return outcome.end("diverged", f"{DIVERGED}, or smaller rates")
@@ -205,27 +153,26 @@ def run_minibatches(
 @eqx.filter_jit
 def _steps(
     settings: "NaturalGradient",
-    schedule: Schedule,
     optimizer: optax.GradientTransformation,
     problem: Problem,
     position: Array,
-    mean: Array,
     sites: Sites,
     state: optax.OptState,
     key: PRNGKeyArray,
     counts: Int[Array, " steps"],
-) -> tuple[Array, Array, Sites, optax.OptState, Array]:
+    moves: Bool[Array, " steps"],
+) -> tuple[Array, Sites, optax.OptState, Array]:
     size = settings.batch_size or problem.num_data
     scale = problem.num_data / size
-    nothing, lengths = no_nudge(sites), step_lengths(problem)
+    decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
+    nothing = no_nudge(sites)
 
-    Carry = tuple[Array, Array, WeightSites, optax.OptState]
+    Carry = tuple[Array, WeightSites, optax.OptState]
 
-    def step(carry: Carry, count: Array) -> tuple[Carry, Array]:
-        position, mean, sites, state = carry
-        position = jnp.where(count == schedule.last, mean, position)
+    def step(carry: Carry, number: tuple[Array, Array]) -> tuple[Carry, Array]:
+        (position, sites, state), (count, is_moving) = carry, number
         batch = problem.minibatch(jax.random.fold_in(key, count), size)
-        rate = settings.site_rate * schedule.rate(count)
+        rate = settings.site_rate * decay(count)
         slopes = jax.value_and_grad(nudged_bound, argnums=(1, 3), has_aux=True)
         (value, projection), (slope, of_nudge) = slopes(batch, position, sites, nothing, scale)
 
@@ -236,11 +183,10 @@ def _steps(
         reached = is_within_reach(prior_precision(batch.at(position)), ahead)
         sites = jax.lax.cond(reached, lambda _: ahead, concave, sites)
         updates, new_state = optimizer.update(-slope, state, position)
-        is_moving = schedule.is_moving(count)
-        position = jnp.where(is_moving, position + lengths * updates, position)
+        position = jnp.where(is_moving, position + updates, position)
         state = jax.tree.map(lambda new, old: jnp.where(is_moving, new, old), new_state, state)
-        return (position, mean + schedule.weight(count) * (position - mean), sites, state), value
+        return (position, sites, state), value
 
     first = from_whitened(problem.at(position), sites)
-    (position, mean, last, state), values = jax.lax.scan(step, (position, mean, first, state), counts)
-    return position, mean, to_whitened(problem.at(position), last), state, values
+    (position, last, state), values = jax.lax.scan(step, (position, first, state), (counts, moves))
+    return position, to_whitened(problem.at(position), last), state, values

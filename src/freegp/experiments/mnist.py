@@ -45,11 +45,11 @@ class Settings:
     pooling: int = 1
     num_inducing: int = 500
     batch_size: int = 1000
-    num_steps: int = 2700
-    num_stages: int = 3
-    learning_rate: float = 0.05
+    num_steps: int = 3000
+    num_stages: int = 5
+    learning_rate: float = 0.02
     site_rate: float = 0.1
-    falling: float = 0.5
+    falling: float = 0.65
     lengthscale: float = 10.0
     variance: float = 10.0
     num_samples: int = 150
