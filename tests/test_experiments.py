@@ -139,14 +139,15 @@ class TestPieces:
         assert mnist.pooled(X, 4)[1].reshape(7, 7)[1, 2] == pytest.approx(expected)
         np.testing.assert_array_equal(mnist.pooled(X, 1), X)
 
-    def test_pixels_that_never_vary_are_left_out_and_put_back(self):
-        X = np.random.default_rng(2).uniform(-1.0, 1.0, (5, 784))
-        X[:, [0, 700]] = -1.0
-        settings = mnist.Settings(num_train=4, num_test=3)
-        data, varies = mnist.prepared(experiments.data.Labelled(X, np.arange(5.0), X, np.arange(5.0)), settings)
-        assert data.X.shape == (4, 782)
+    def test_components_keep_distances_and_go_back_to_pixels(self):
+        X = np.random.default_rng(2).uniform(-1.0, 1.0, (9, 784))
+        every = experiments.data.Labelled(X, np.arange(9.0), X + 1.0, np.arange(9.0))
+        images = mnist.prepared(every, mnist.Settings(num_train=8, num_test=3))
+        data, pca = mnist.in_components(images, 7)
+        assert data.X.shape == (8, 7) and data.X_test.shape == (3, 7)
         assert data.y_test.tolist() == [0.0, 1.0, 2.0]
-        np.testing.assert_array_equal(mnist.whole(data.X, varies), X[:4])
+        np.testing.assert_allclose(np.linalg.norm(data.X[0] - data.X[5]), np.linalg.norm(X[0] - X[5]))
+        np.testing.assert_allclose(pca.inverse_transform(data.X), X[:8], atol=1e-6)
 
     def test_sixes_that_moved_most(self):
         X = np.eye(6)

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import ArrayLike
 from matplotlib.figure import Figure
 from sklearn.cluster import MiniBatchKMeans
+from sklearn.decomposition import PCA
 
 import freegp as fg
 from freegp.experiments.data import Labelled, load_mnist
@@ -20,8 +21,9 @@ from freegp.parameters import to_free
 
 READINGS = (
     "M = 500, as the paper says; settings published with it have 467.",
-    "Pixels that are the same in all training images are left out; they carry nothing.",
-    "k-means runs on the pixels as they are, in minibatches.",
+    "The inputs are the images' first principal components, on the scale of the pixels, with a lengthscale each; the paper has "
+    "the pixels. Steps along one minibatch's slope do less harm in fewer columns, and so the fit takes fewer of them.",
+    "k-means runs on the components, in minibatches.",
     "Priors of the covariance parameters are not stated in the paper: ours are freegp's log-normals around the starting values.",
     "The Gaussian approximation is fitted on minibatches with natural gradients for q(v) and Adam for the rest; the paper has "
     "AdaDelta. It runs in stages, each with smaller rates than the one before.",
@@ -43,10 +45,11 @@ class Settings:
     num_train: int = 60_000
     num_test: int = 10_000
     pooling: int = 1
+    num_components: int = 100
     num_inducing: int = 500
-    batch_size: int = 1000
-    num_steps: int = 3000
-    num_stages: int = 5
+    batch_size: int = 2000
+    num_steps: int = 2000
+    num_stages: int = 4
     learning_rate: float = 0.02
     site_rate: float = 0.1
     falling: float = 0.65
@@ -62,6 +65,7 @@ QUICK = Settings(
     num_train=1500,
     num_test=1000,
     pooling=4,
+    num_components=20,
     num_inducing=40,
     batch_size=300,
     num_steps=300,
@@ -78,12 +82,17 @@ def pooled(X: np.ndarray, pooling: int) -> np.ndarray:
     return X.reshape(len(X), side, pooling, side, pooling).mean(axis=(2, 4)).reshape(len(X), side**2)
 
 
-def prepared(data: Labelled, settings: Settings) -> tuple[Labelled, np.ndarray]:
-    """As many images as the settings ask for, at their resolution; and which pixels they keep, those that vary in training."""
+def prepared(data: Labelled, settings: Settings) -> Labelled:
+    """As many images as the settings ask for, at their resolution."""
     train, test = slice(settings.num_train), slice(settings.num_test)
-    X, X_test = pooled(data.X[train], settings.pooling), pooled(data.X_test[test], settings.pooling)
-    varies = np.ptp(X, axis=0) > 0.0
-    return Labelled(X[:, varies], data.y[train], X_test[:, varies], data.y_test[test]), varies
+    images = (pooled(data.X[train], settings.pooling), pooled(data.X_test[test], settings.pooling))
+    return Labelled(images[0], data.y[train], images[1], data.y_test[test])
+
+
+def in_components(images: Labelled, num_components: int) -> tuple[Labelled, PCA]:
+    """The images as their principal components, those of the training images; and what takes these back to pixels."""
+    pca = PCA(num_components, svd_solver="covariance_eigh").fit(images.X)
+    return Labelled(pca.transform(images.X), images.y, pca.transform(images.X_test), images.y_test), pca
 
 
 def model_of(Z: np.ndarray, lengthscales: float | np.ndarray, variance: float) -> fg.SparseGP:
@@ -98,14 +107,16 @@ def model_of(Z: np.ndarray, lengthscales: float | np.ndarray, variance: float) -
 
 def run(work: Workplace, settings: Settings) -> Report:
     """Fit, score, sample, score."""
-    data, varies = prepared(load_mnist(work.data), settings)
+    images = prepared(load_mnist(work.data), settings)
+    data, pca = in_components(images, settings.num_components)
     stages = _fitted(work, settings, data)
     fit = stages[-1]
     seconds = sum(stage.seconds for stage in stages)
     gaussian = work.part("Gaussian", lambda: _scores(fit, data) | {"seconds": seconds, "bound": fit.elbo})
-    work.draw("inducing-images", _images(data, varies, fit, settings))
+    work.draw("inducing-images", _images(data, pca, fit, settings))
     free_form = work.part("free-form", lambda: _sampled(work, settings, fit, data))
-    return _report(gaussian, free_form)
+    cost = work.part("cost", lambda: _costs(settings, fit, data, images))
+    return _report(gaussian, free_form, cost)
 
 
 def _fitted(work: Workplace, settings: Settings, data: Labelled) -> list[fg.GaussianFit]:
@@ -171,13 +182,21 @@ def _sampled(work: Workplace, settings: Settings, fit: fg.GaussianFit, data: Lab
         num_warmup=settings.num_warmup,
         num_chains=settings.num_chains,
     )
-    cost = efficiency(posterior)
     return _scores(posterior, scaled) | {
         "seconds": posterior.seconds_total,
-        "seconds a gradient": _gradient_seconds(common.model, scaled, common.mean),
-        "the same, ARD": _gradient_seconds(fit.model, data, fit.mean),
-        "ESS": cost.ess,
+        "ESS": efficiency(posterior).ess,
         "draws": posterior.num_chains * posterior.num_draws,
+    }
+
+
+def _costs(settings: Settings, fit: fg.GaussianFit, data: Labelled, images: Labelled) -> Values:
+    """Of a gradient, with one factor of all lengthscales and with a lengthscale for each pixel; and of memory in all."""
+    common, scaled = in_lengthscales(fit, data)
+    Z = _centres(images.X, settings.num_inducing)
+    of_pixels = model_of(Z, np.full(images.X.shape[1], settings.lengthscale), settings.variance).prepared(Z)
+    return {
+        "seconds a gradient": _gradient_seconds(common.model, scaled, common.mean),
+        "the same, ARD": _gradient_seconds(of_pixels, images, fit.mean),
         "peak memory (GiB)": peak_memory(),
     }
 
@@ -196,17 +215,10 @@ def moved_sixes(data: Labelled, before: np.ndarray, after: np.ndarray) -> np.nda
     return np.argsort(np.where(data.y[nearest] == 6, -distance, np.inf), kind="stable")[:3]
 
 
-def whole(rows: np.ndarray, varies: np.ndarray) -> np.ndarray:
-    """Images with the pixels that were left out put back, black as they were."""
-    images = np.full((len(rows), varies.size), -1.0)
-    images[:, varies] = rows
-    return images
-
-
-def _images(data: Labelled, varies: np.ndarray, fit: fg.GaussianFit, settings: Settings) -> Figure:
+def _images(data: Labelled, pca: PCA, fit: fg.GaussianFit, settings: Settings) -> Figure:
     before, after = _centres(data.X, settings.num_inducing), np.asarray(fit.model.inducing_inputs)
     shown = moved_sixes(data, before, after)
-    before, after = whole(before, varies), whole(after, varies)
+    before, after = pca.inverse_transform(before), pca.inverse_transform(after)
     side = 28 // settings.pooling
     figure = Figure(figsize=(6.5, 6.5), layout="constrained")
     grid = figure.subplots(3, 3)
@@ -219,15 +231,15 @@ def _images(data: Labelled, varies: np.ndarray, fit: fg.GaussianFit, settings: S
     return figure
 
 
-def _report(gaussian: Values, free_form: Values) -> Report:
+def _report(gaussian: Values, free_form: Values, cost: Values) -> Report:
     rows = [
         Row("test accuracy, Gaussian", "98.04 %", f"{100 * gaussian['accuracy']:.2f} %", gaussian["seconds"]),
         Row("test accuracy, free-form", "98.04 %", f"{100 * free_form['accuracy']:.2f} %", free_form["seconds"]),
         Row("mean test log density, Gaussian", "-0.068", f"{gaussian['log density']:.4f}"),
         Row("mean test log density, free-form", "-0.064", f"{free_form['log density']:.4f}"),
-        Row("seconds a gradient, one factor of all lengthscales", "", f"{free_form['seconds a gradient']:.3g}"),
-        Row("the same, a lengthscale for each pixel", "0.4", f"{free_form['the same, ARD']:.3g}"),
+        Row("seconds a gradient, one factor of all lengthscales", "", f"{cost['seconds a gradient']:.3g}"),
+        Row("the same, a lengthscale for each pixel", "0.4", f"{cost['the same, ARD']:.3g}"),
         Row("draws; fewest effective", "1000", f"{free_form['draws']}; {free_form['ESS']:.3g}"),
-        Row("peak memory (GiB)", "", f"{free_form['peak memory (GiB)']:.2f}"),
+        Row("peak memory (GiB)", "", f"{cost['peak memory (GiB)']:.2f}"),
     ]
-    return Report("handwritten digits", rows, {"Gaussian": gaussian, "free-form": free_form}, READINGS)
+    return Report("handwritten digits", rows, {"Gaussian": gaussian, "free-form": free_form, "cost": cost}, READINGS)
