@@ -144,7 +144,8 @@ class TestPieces:
         every = experiments.data.Labelled(X, np.arange(9.0), X + 1.0, np.arange(9.0))
         images = mnist.prepared(every, mnist.Settings(num_train=8, num_test=3))
         data, pca = mnist.in_components(images, 7)
-        assert data.X.shape == (8, 7) and data.X_test.shape == (3, 7)
+        assert data.X.shape == (8, 7)
+        assert data.X_test.shape == (3, 7)
         assert data.y_test.tolist() == [0.0, 1.0, 2.0]
         np.testing.assert_allclose(np.linalg.norm(data.X[0] - data.X[5]), np.linalg.norm(X[0] - X[5]))
         np.testing.assert_allclose(pca.inverse_transform(data.X), X[:8], atol=1e-6)
