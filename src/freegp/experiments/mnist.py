@@ -55,8 +55,8 @@ class Settings:
     falling: float = 0.65
     lengthscale: float = 10.0
     variance: float = 10.0
-    num_samples: int = 150
-    num_warmup: int = 100
+    num_samples: int = 50
+    num_warmup: int = 60
     num_chains: int = 2
 
 
