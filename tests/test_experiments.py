@@ -167,6 +167,16 @@ class TestPieces:
             np.testing.assert_allclose(got, expected, rtol=1e-9)
         assert scaled.model.parameter_values()["kernel.members.0.lengthscales"] == 1.0
 
+    def test_digits_without_their_draws_say_so(self):
+        scores = {"accuracy": 0.9804, "log density": -0.068, "seconds": 60.0}
+        found = {"Gaussian": scores, "cost": {"seconds a gradient": 0.5, "the same, ARD": 2.0}}
+        report = mnist._report(found)
+        assert report.readings[-1] == "Not run to the end: free-form."
+        assert [row.ours for row in report.rows] == ["98.04 %", "-0.0680", "0.5", "2"]
+        whole = mnist._report(found | {"free-form": scores | {"draws": 100, "ESS": 12.3, "peak memory (GiB)": 2.5}})
+        assert whole.readings == report.readings[:-1]
+        assert [row.ours for row in whole.rows[4:]] == ["98.04 %", "-0.0680", "100; 12.3", "2.50"]
+
     def test_part_of_the_toy_keeps_all_classes(self):
         y = toy.training_part(load_toy(None), 30)[1]
         assert [np.sum(y == label) for label in range(3)] == [10, 10, 10]
