@@ -56,8 +56,8 @@ class Settings:
     falling: float = 0.65
     lengthscale: float = 10.0
     variance: float = 10.0
-    num_samples: int = 50
-    num_warmup: int = 60
+    num_samples: int = 30
+    num_warmup: int = 24
     num_chains: int = 2
 
 
