@@ -18,7 +18,7 @@ from scipy import stats
 import freegp as fg
 from freegp.diagnostics import statistics
 from freegp.parameters import to_free
-from freegp.sampling import alternating, nuts, rotation, runner
+from freegp.sampling import alternating, nuts, rotation, runner, warm_up
 from freegp.sampling.chains import CHUNK, advance, chain_keys, chain_mesh
 from freegp.sampling.coordinates import contrasts
 from freegp.sampling.start import site_coordinates
@@ -177,6 +177,13 @@ class TestCoordinates:
             jax.tree.leaves(alternating.place(target, state, key)), jax.tree.leaves(target.place(x, key)), strict=True
         ):
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+    @pytest.mark.parametrize(("sampler", "remedy"), [(fg.RotationHMC(), 'try sampler="nuts", or'), (fg.NUTS(), "draw more, or")])
+    def test_a_target_far_from_the_fit_is_told_with_what_to_do(self, sampler, remedy):
+        with pytest.warns(
+            UserWarning, match=f"40 gradients a draw, with sites at 0.03 .*{remedy} use a smoother"
+        ):
+            warm_up._notice(1 / 40, 0.03, sampler.if_far)
 
     def test_rescaling_moves_nothing(self):
         given, y = PROBLEMS["Bernoulli"]

@@ -54,6 +54,8 @@ class InSiteCoordinates:
 
     tuning_type: ClassVar[Any] = StepSize
     longest_step: ClassVar[float]
+    if_far: ClassVar[str] = 'draw more, try sampler="nuts"'
+    """What to do where the target is far from the Gaussian approximation."""
     target_acceptance: float
 
     def prepare(self, fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, " N"]) -> SiteCoordinates:
@@ -132,6 +134,7 @@ class NUTS(InSiteCoordinates):
     max_doublings: int = 10
 
     longest_step: ClassVar[float] = 2.0
+    if_far: ClassVar[str] = "draw more"
 
     def __call__(self, key: PRNGKeyArray, state: State, target: SiteCoordinates, tuning: StepSize) -> tuple[State, Info]:
         """One draw."""

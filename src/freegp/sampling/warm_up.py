@@ -85,16 +85,16 @@ def warm_up(
             target, positions = _rescaled(warm.target, seen)
             warm, seen = Warm(target, positions, adapting(jnp.exp(warm.tunings.log_x_avg))), []
     found = jnp.mean(warm.tunings.log_x_avg) if num_draws else jnp.mean(warm.tunings.log_x)
-    _notice(float(jnp.exp(found)) / sampler.longest_step, float(warm.target.strength))
+    _notice(float(jnp.exp(found)) / sampler.longest_step, float(warm.target.strength), sampler.if_far)
     return warm._replace(tunings=adapting(jnp.full(keys.shape[0], jnp.exp(found)), is_adapting=False))
 
 
-def _notice(share: float, strength: float) -> None:
+def _notice(share: float, strength: float, remedy: str) -> None:
     """Say so where the coordinates serve badly."""
     if share < SHORT_STEP:
         warnings.warn(
             f"the target is far from the Gaussian approximation here: {1.0 / share:.0f} gradients a draw, with sites at "
-            f"{strength:g} of their strength; look at R-hat, draw more, or use a smoother likelihood (Softmax for RobustMax)",
+            f"{strength:g} of their strength; look at R-hat, {remedy}, or use a smoother likelihood (Softmax for RobustMax)",
             stacklevel=2,
         )
 
