@@ -13,7 +13,7 @@ from freegp.numerics.sums import column_sums
 
 LARGE = 80
 """The size from which on it pays to invert a triangular matrix by quarters."""
-MANY_ROWS, STRIPS = 200, 3
+MANY_ROWS, STRIPS = 200, 4
 """The size from which on it pays to make a symmetric product in strips, and how many."""
 
 
