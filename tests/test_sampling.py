@@ -180,9 +180,7 @@ class TestCoordinates:
 
     @pytest.mark.parametrize(("sampler", "remedy"), [(fg.RotationHMC(), 'try sampler="nuts", or'), (fg.NUTS(), "draw more, or")])
     def test_a_target_far_from_the_fit_is_told_with_what_to_do(self, sampler, remedy):
-        with pytest.warns(
-            UserWarning, match=f"40 gradients a draw, with sites at 0.03 .*{remedy} use a smoother"
-        ):
+        with pytest.warns(UserWarning, match=f"40 gradients a draw, with sites at 0.03 .*{remedy} use a smoother"):
             warm_up._notice(1 / 40, 0.03, sampler.if_far)
 
     def test_rescaling_moves_nothing(self):
