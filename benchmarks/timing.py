@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 
-def seconds_a_call(call: Callable[[], object], at_least: float = 0.05) -> float:
+def seconds_a_call(call: Callable[[], object], at_least: float = 0.02) -> float:
     """Mean seconds of one call, over as many as fill ``at_least`` seconds. The call must wait for its own result."""
     number = 1
     while True:
@@ -20,10 +20,14 @@ def seconds_a_call(call: Callable[[], object], at_least: float = 0.05) -> float:
         number = max(2 * number, int(1.2 * number * at_least / max(elapsed, 1e-9)))
 
 
-def take_turns(contestants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """Let each contestant time itself once a round (A, B, A, B, ...); the least seconds of each."""
+def take_turns(contestants: Mapping[str, Callable[[], float]], rounds: int, at_least: float = 0.0) -> dict[str, float]:
+    """Let each contestant time itself once a round (A, B, A, B, ...); the least seconds of each.
+
+    Many short rounds, for ``at_least`` so many seconds, find the moments in which nobody else uses the machine.
+    """
     turns: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(rounds):
+    begun = time.perf_counter()
+    while min(map(len, turns.values())) < rounds or time.perf_counter() - begun < at_least:
         for name, timed in contestants.items():
             turns[name].append(timed())
     return {name: min(seconds) for name, seconds in turns.items()}

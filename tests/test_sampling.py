@@ -18,9 +18,9 @@ from scipy import stats
 import freegp as fg
 from freegp.diagnostics import statistics
 from freegp.parameters import to_free
-from freegp.sampling import alternating, nuts, rotation, runner, warm_up
+from freegp.sampling import alternating, nuts, rotation, runner, samplers, warm_up
 from freegp.sampling.chains import CHUNK, advance, chain_keys, chain_mesh
-from freegp.sampling.coordinates import contrasts
+from freegp.sampling.coordinates import Place, contrasts
 from freegp.sampling.start import site_coordinates
 
 RNG = np.random.default_rng(0)
@@ -55,6 +55,9 @@ class Weakened(fg.RotationHMC):
         target = super().prepare(fit, X, y)
         return target.with_tuned(target.tuned() | {"strength": jnp.asarray(0.05)})
 
+    def _wanders(self, target):
+        return False
+
 
 SAMPLERS = {"sites": "sites", "jointly": fg.RotationHMC(most_sliced=-1), "nuts": "nuts"}
 EVERY = SAMPLERS | {"weakened": Weakened()}
@@ -64,6 +67,12 @@ def draw(given, y, name="sites", **kwargs):
     fit = fg.fit_gaussian(given, X, y, train_inducing=False)
     settings = {"num_samples": 1000, "num_warmup": 120, "num_chains": 2, "seed": 1} | kwargs
     return fg.sample(given, X, y, fit=fit, sampler=EVERY[name], **settings)
+
+
+def site_target(name):
+    given, y = PROBLEMS[name]
+    fit = fg.fit_gaussian(given, X, y, fg.NaturalGradient(max_steps=2), train_inducing=False)
+    return site_coordinates(fit, jnp.asarray(X), jnp.asarray(y))
 
 
 def assert_moments(draws, mean, covariance=None):
@@ -163,9 +172,7 @@ class TestCoordinates:
 
     @pytest.mark.parametrize("name", ["Poisson", pytest.param("Softmax", marks=pytest.mark.slow)])
     def test_with_parameters_held_it_is_the_same_target(self, name):
-        given, y = PROBLEMS[name]
-        fit = fg.fit_gaussian(given, X, y, fg.NaturalGradient(max_steps=2), train_inducing=False)
-        target = site_coordinates(fit, jnp.asarray(X), jnp.asarray(y))
+        target = site_target(name)
         target = target.with_tuned(target.tuned() | {"strength": jnp.asarray(0.6), "z_scale": 1.3 * target.z_scale})
         x, key = 0.5 * jax.random.normal(jax.random.key(3), (target.num_dimensions,)), jax.random.key(4)
         value, gradient = jax.value_and_grad(target.log_density)(x)
@@ -180,13 +187,37 @@ class TestCoordinates:
 
     @pytest.mark.parametrize(("sampler", "remedy"), [(fg.RotationHMC(), 'try sampler="nuts", or'), (fg.NUTS(), "draw more, or")])
     def test_a_target_far_from_the_fit_is_told_with_what_to_do(self, sampler, remedy):
+        target = site_target("Poisson")
         with pytest.warns(UserWarning, match=f"40 gradients a draw, with sites at 0.03 .*{remedy} use a smoother"):
-            warm_up._notice(1 / 40, 0.03, sampler.if_far)
+            warm_up._notice(1 / 40, 0.03, sampler.if_far(target))
+
+    def test_where_nothing_is_left_of_the_sites_all_move_together(self, monkeypatch):
+        sampler, target = fg.RotationHMC(), site_target("Poisson")
+        assert isinstance(sampler.initial_state(target, jnp.zeros(target.num_dimensions)), alternating.AlternatingState)
+        weak = target.with_tuned(target.tuned() | {"strength": jnp.asarray(0.03)})
+        start = sampler.initial_state(weak, jnp.full(weak.num_dimensions, 0.3))
+        tuning = jax.tree.map(lambda leaf: leaf[0], warm_up.adapting(jnp.full(1, 0.4)))
+        key = jax.random.key(0)
+        moved, _ = sampler(key, start, weak, tuning)
+        expected, _ = nuts.transition(key, start, weak.log_density, tuning.step_size, sampler.max_doublings)
+        np.testing.assert_allclose(moved.position, expected.position, rtol=1e-12)
+        assert not np.allclose(moved.position[-1], start.position[-1])
+        assert sampler.if_far(weak) == "draw more"
+        monkeypatch.setattr(samplers, "MOST_WANDERED", 1)
+        assert isinstance(sampler.initial_state(weak, start.position), alternating.AlternatingState)
+        assert "nuts" in sampler.if_far(weak)
+
+    def test_warm_up_says_whether_anything_is_left_of_the_sites(self):
+        target = site_target("Poisson")
+        assert not target.with_tuned(target.tuned() | {"strength": jnp.asarray(0.1)}).is_weak
+        draws = 3.0 * jax.random.normal(jax.random.key(0), (1, 200, target.model.num_inducing, 1))  # nothing like the fit's
+        free = target.location + 0.1 * jax.random.normal(jax.random.key(1), (1, 200, target.location.size))
+        changed, _ = warm_up._rescaled(target, [Place(np.asarray(free), np.asarray(draws), np.zeros((1, 200)))])
+        assert changed.strength < 0.1
+        assert changed.is_weak
 
     def test_rescaling_moves_nothing(self):
-        given, y = PROBLEMS["Bernoulli"]
-        fit = fg.fit_gaussian(given, X, y, fg.NaturalGradient(max_steps=2), train_inducing=False)
-        target = site_coordinates(fit, jnp.asarray(X), jnp.asarray(y))
+        target = site_target("Bernoulli")
         key = jax.random.key(0)
         places = jax.vmap(lambda k: target.place(jax.random.normal(k, (target.num_dimensions,)), k))(jax.random.split(key, 50))
         changed = target.rescaled(places.free, 2.0 * places.whitened)

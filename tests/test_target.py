@@ -9,6 +9,8 @@ from scipy import stats
 
 import freegp as fg
 from freegp.parameters import log_jacobian, log_prior, to_free
+from freegp.target.kept import keep, kept_data_term
+from freegp.target.projection import unwhiten
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(0, 3, (11, 2))
@@ -201,3 +203,50 @@ def test_distances_that_are_kept_change_neither_value_nor_gradient():
         np.testing.assert_allclose(got, expected, rtol=1e-10)
     one_each = fg.SparseGP(fg.kernels.RBF(1.0, np.full(40, 6.0)), fg.likelihoods.Poisson(), inducing=X[:5])
     assert one_each.with_known(X) is X, "with a lengthscale for each column there is nothing to keep"
+
+
+SIX = RNG.uniform(0, 3, (6, 2))
+SUMS = fg.kernels.RBF(1.3, [0.9, 1.4]) + fg.kernels.White(0.01)
+SINGLE = {
+    "ARD": (SUMS, SIX, fg.likelihoods.Poisson(0.5), COUNTS),
+    "one lengthscale": (fg.kernels.Matern32(1.3, 0.9) + fg.kernels.Constant(0.5), SIX, fg.likelihoods.Poisson(0.5), COUNTS),
+    "classes": (SUMS, SIX, fg.likelihoods.RobustMax(3), LABELS),
+    "a kernel each": ([SUMS] * 3, SIX, fg.likelihoods.Softmax(3), LABELS),
+    "waves": (fg.kernels.RBF(1.3, 0.9), fg.HilbertSpace(4), fg.likelihoods.Poisson(0.5), COUNTS),
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize("block_size", [4, None])
+def test_single_precision_is_the_same_to_seven_digits_and_of_the_data_alone(name, block_size):
+    kernel, inducing, likelihood, y = SINGLE[name]
+
+    def both(single_precision):
+        model = fg.SparseGP(kernel, likelihood, inducing, block_size=block_size, single_precision=single_precision).prepared(X)
+        v = jnp.linspace(-1.0, 1.5, model.num_inducing * model.num_latents).reshape(model.num_inducing, -1)
+
+        def density(free, v):
+            return fg.log_density(model, model.with_known(jnp.asarray(X)), jnp.asarray(y), free, v)
+
+        return jax.value_and_grad(density, argnums=(0, 1)), (to_free(model), v)
+
+    (double, at), (single, _) = both(False), both(True)
+    for got, expected in zip(jax.tree.leaves(single(*at)), jax.tree.leaves(double(*at)), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5)
+        assert got.dtype == jnp.float64
+    text = str(jax.make_jaxpr(single)(*at))
+    assert "f32[" in text
+    M, rows = at[1].shape[0], block_size or len(X)  # eleven rows are three blocks of four, too
+    assert f"f32[{M},{rows}]" in text
+    assert f"f64[{M},{rows}]" not in text
+    assert f"f64[{M},{M}]" in text or name == "waves"
+
+
+def test_what_is_kept_in_single_precision_is_the_same_target():
+    model = fg.SparseGP(SUMS, fg.likelihoods.RobustMax(3), Z, single_precision=True).prepared(X)
+    v = jnp.asarray(RNG.normal(size=(4, 3)))
+    kept = keep(model, jnp.asarray(X))
+    assert kept.basis.dtype == jnp.float32
+    weights = unwhiten(kept.inverse_factors, v)
+    got = kept_data_term(kept, model.likelihood, weights, jnp.asarray(LABELS), 5)
+    np.testing.assert_allclose(got, fg.expected_log_likelihood(model, X, LABELS, v), rtol=1e-5)

@@ -132,7 +132,7 @@ class InducingPoints(Inducing):
         return self.Z.shape[1]
 
     def Kuu(self, kernel: Kernel) -> Float[Array, "M M"]:  # noqa: D102
-        return kernel(self.Z)
+        return kernel.matrix(self.Z, self.Z)
 
     def variances(self, kernel: Kernel) -> Float[Array, " M"]:  # noqa: D102
         return kernel.diagonal(self.Z)
@@ -140,7 +140,7 @@ class InducingPoints(Inducing):
     def Kuf(self, kernel: Kernel, X: Float[Array, "N D"] | Inputs) -> Float[Array, "M N"]:  # noqa: D102
         if isinstance(X, Inputs) and not isinstance(X.known, Waves):
             return kernel.matrix_given(self.Z, X.X, X.known.T)
-        return kernel(self.Z, rows_of(X))
+        return kernel.matrix(self.Z, rows_of(X))
 
     def with_known(self, kernels: Sequence[Kernel], X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:  # noqa: D102
         if X.shape[1] < MANY_COLUMNS or not any(kernel.uses_distances for kernel in kernels):

@@ -49,11 +49,11 @@ class Settings:
     num_components: int = 100
     num_inducing: int = 500
     batch_size: int = 2000
-    num_steps: int = 2000
-    num_stages: int = 4
+    num_steps: int = 3900
+    num_stages: int = 6
     learning_rate: float = 0.02
     site_rate: float = 0.1
-    falling: float = 0.65
+    falling: float = 0.7
     lengthscale: float = 10.0
     variance: float = 10.0
     num_samples: int = 30
@@ -103,6 +103,7 @@ def model_of(Z: np.ndarray, lengthscales: float | np.ndarray, variance: float) -
         likelihood=fg.likelihoods.RobustMax(10, epsilon=1e-3),
         inducing=Z,
         fixed=["kernel.members.1"],
+        single_precision=True,
     )
 
 

@@ -29,13 +29,13 @@ class Stationary(LeafKernel):
 
     def covariance(self, distances: Float[Array, "N M"], factor: Float[Array, ""]) -> Float[Array, "N M"]:
         """``variance * profile(r^2)`` with ``r^2`` the distances times a factor."""
-        nothing = jnp.zeros(())
+        nothing = jnp.zeros((), distances.dtype)
         return affine(self.profile(affine(distances, factor, nothing)), self.variance, nothing)
 
     def matrix(self, X: Float[Array, "N D"], X2: Float[Array, "M D"]) -> Float[Array, "N M"]:
         """``k(x_i, x2_j)``. A single lengthscale divides distances and not columns, and so has a gradient that costs O(N M)."""
         X, X2 = self.select(X), self.select(X2)
-        unit = jnp.ones(())
+        unit = jnp.ones((), X.dtype)
         if self.lengthscales.ndim == 0:
             distances = squared_distances(self.embed(X, unit), self.embed(X2, unit))
             return self.covariance(distances, 1.0 / jnp.square(self.lengthscales))

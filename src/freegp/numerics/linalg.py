@@ -13,8 +13,8 @@ from freegp.numerics.sums import column_sums
 
 LARGE = 80
 """The size from which on it pays to invert a triangular matrix by quarters."""
-MANY_ROWS, STRIPS = 200, 4
-"""The size from which on it pays to make a symmetric product in strips, and how many."""
+MANY_ROWS = 200
+"""The size from which on it pays to make a symmetric product from its quarters."""
 
 
 def symmetrize(matrix: Float[Array, "*batch M M"]) -> Float[Array, "*batch M M"]:
@@ -109,15 +109,13 @@ def _slopes(residuals: tuple[Array, Array, Array], cotangents: tuple[Array, Arra
 
 
 def _weighted_gram(columns: Array, weights: Array) -> Array:
-    """``K C K^T`` for a diagonal C; of a large one strips of rows as long as the lower triangle, and the rest by symmetry."""
+    """``K C K^T`` for a diagonal C; of a large one three of the four quarters, and the last by symmetry."""
     size, weighted = columns.shape[0], columns * weights
     if size < MANY_ROWS:
         return weighted @ columns.T
-    ends = [round(size * (number + 1) / STRIPS) for number in range(STRIPS)]
-    parts = zip([0, *ends], ends, strict=False)
-    strips = [jnp.pad(weighted[start:end] @ columns[:end].T, ((0, 0), (0, size - end))) for start, end in parts]
-    lower = jnp.concatenate(strips)
-    return jnp.tril(lower) + jnp.tril(lower, -1).T
+    half = size // 2
+    upper, lower = weighted[:half] @ columns[:half].T, weighted[half:] @ columns.T
+    return jnp.concatenate([jnp.concatenate([upper, lower[:, :half].T], axis=1), lower])
 
 
 forms.defvjp(_forms_forward, _forms_backward)

@@ -20,7 +20,7 @@ from freegp.numerics.blocks import Blocks
 from freegp.numerics.stacks import gram, log_determinant, times
 from freegp.parameters import from_free, log_jacobian, log_prior
 from freegp.sampling import rotation
-from freegp.sampling.coordinates import Place, SiteCoordinates
+from freegp.sampling.coordinates import VERY_WEAK, Place, SiteCoordinates
 from freegp.sampling.rotation import Info
 from freegp.target.kept import Kept, keep, kept_data_term
 from freegp.target.projection import unwhiten
@@ -29,8 +29,8 @@ MOST_KEPT = 2**25
 """Largest N x M that is kept, for each kernel and chain: 256 MiB."""
 WIDTH = 1.6
 """Standard deviation of the normal distribution whose ellipses are sliced: wider than the parameters', to reach their tails."""
-WEAK, VERY_WEAK = 0.5, 0.1
-"""Where warm-up weakened the sites to less than this there are two slices, to less than that three, with v-held ones between."""
+WEAK = 0.5
+"""Where warm-up weakened the sites to less than this there are two slices; where to hardly any, three, v-held ones between."""
 MOST_TRIES = 60
 """Of a slice: by then it is narrower than rounding, and the chain stays where it is."""
 

@@ -8,6 +8,8 @@ quality sets the speed. So they may also be weakened, all alike, where they say 
 (few data, hard edges): ``strength`` is what warm-up finds to bring its draws nearest to N(0, I).
 """
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -30,6 +32,8 @@ STRENGTHS = (1.5, 1.0, 0.6, 0.35, 0.2, 0.1, 0.03, 0.0)
 NUM_FOR_STRENGTH = 60
 MOST_DENSE = 128
 """Of features, so many rows of the sites' precision are dense."""
+VERY_WEAK = 0.1
+"""Sites that warm-up weakened to less than this are hardly any."""
 SHARPEST = 1e12
 """Largest site precision, in units of the prior's smallest, for which H is still positive definite in double precision."""
 
@@ -65,6 +69,7 @@ class SiteCoordinates(eqx.Module):
     strength: Float[Array, ""]
     z_location: Float[Array, "M C"]
     z_scale: Float[Array, "M C"]
+    is_weak: bool = eqx.field(static=True, default=False)
 
     @property
     def num_dimensions(self) -> int:
@@ -124,7 +129,7 @@ class SiteCoordinates(eqx.Module):
         weight = z.shape[0] / (z.shape[0] + 10.0)
         z_scale = jnp.exp(weight * jnp.log(jnp.maximum(jnp.std(z, axis=0), 1e-3)))
         theta = {"location": jnp.mean(free, axis=0), "factor": _factor_of_draws(free, self.factor)}
-        return self.with_tuned(theta | {"strength": best, "z_location": weight * jnp.mean(z, axis=0), "z_scale": z_scale})
+        return self._with(theta | {"strength": best, "z_location": weight * jnp.mean(z, axis=0), "z_scale": z_scale})
 
     def _distance(self, free: Float[Array, "S T"], whitened: Float[Array, "S M P"]) -> Float[Array, ""]:
         """Divergence of the draws from N(0, I) after their own location and scale are taken out, up to a constant."""
@@ -139,7 +144,10 @@ class SiteCoordinates(eqx.Module):
         return {name: getattr(self, name) for name in TUNED}
 
     def with_tuned(self, values: dict[str, Array]) -> "SiteCoordinates":
-        """The same target with other values of what warm-up settles."""
+        """The same target with other values of what warm-up settles; they must be known, and whether sites are left with them."""
+        return dataclasses.replace(self._with(values), is_weak=bool(values["strength"] < VERY_WEAK))
+
+    def _with(self, values: dict[str, Array]) -> "SiteCoordinates":
         return eqx.tree_at(lambda c: [getattr(c, name) for name in TUNED], self, [values[name] for name in TUNED])
 
     def log_scale(self) -> Float[Array, ""]:

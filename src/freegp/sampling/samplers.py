@@ -24,6 +24,9 @@ from freegp.sampling.start import site_coordinates
 from freegp.sampling.warm_up import StepSize, warm_up
 from freegp.saving import registered
 
+MOST_WANDERED = 2**20
+"""Largest N x M for which a draw may take a hundred gradients without being asked for."""
+
 
 class Sampler(Protocol):
     """What the runner needs; each is a frozen, registered dataclass, so that a run can be saved and compiled programs kept."""
@@ -54,9 +57,11 @@ class InSiteCoordinates:
 
     tuning_type: ClassVar[Any] = StepSize
     longest_step: ClassVar[float]
-    if_far: ClassVar[str] = 'draw more, try sampler="nuts"'
-    """What to do where the target is far from the Gaussian approximation."""
     target_acceptance: float
+
+    def if_far(self, target: SiteCoordinates) -> str:
+        """What to do where the target is far from the Gaussian approximation."""
+        return "draw more"
 
     def prepare(self, fit: GaussianFit, X: Float[Array, "N D"], y: Float[Array, " N"]) -> SiteCoordinates:
         """Coordinates around the fit."""
@@ -92,18 +97,29 @@ class RotationHMC(InSiteCoordinates):
 
     Up to ``most_sliced`` parameters are moved apart from the values, by elliptical slices, which costs far less: a value of the
     target counts as a gradient, a gradient in the values alone as 1/M of one. More of them, or more data than can be kept, move
-    with the values.
+    with the values. Where warm-up finds that hardly anything is left of the sites, as it does with hard edges (`RobustMax`), and
+    the problem is not large, all move together by NUTS, of at most ``2 ** max_doublings - 1`` steps.
     """
 
     target_acceptance: float = 0.8
     turn: float = 0.6 * math.pi
     jitter: float = 0.25
     most_sliced: int = 5
+    max_doublings: int = 7
 
     longest_step: ClassVar[float] = 0.5 * math.pi
 
+    def if_far(self, target: SiteCoordinates) -> str:
+        """What to do where the target is far from the Gaussian approximation."""
+        return super().if_far(target) if self._wanders(target) else 'draw more, try sampler="nuts"'
+
+    def _wanders(self, target: SiteCoordinates) -> bool:
+        """Whether there are no coordinates to speak of, and NUTS can be afforded."""
+        return target.is_weak and target.X.shape[0] * target.model.num_inducing <= MOST_WANDERED
+
     def _alternates(self, target: SiteCoordinates) -> bool:
-        return target.location.size <= self.most_sliced and alternating.is_possible(target)
+        few = target.location.size <= self.most_sliced
+        return few and alternating.is_possible(target) and not self._wanders(target)
 
     def initial_state(self, target: SiteCoordinates, position: Float[Array, " X"]) -> Any:
         """A state from a position."""
@@ -119,6 +135,8 @@ class RotationHMC(InSiteCoordinates):
         """One draw."""
         if self._alternates(target):
             return alternating.transition(key, state, target, tuning.step_size, self.turn, self.jitter)
+        if self._wanders(target):
+            return nuts.transition(key, state, target.log_density, tuning.step_size, self.max_doublings)
         return rotation.transition(key, state, target.log_density, tuning.step_size, self.turn, self.jitter)
 
 
@@ -134,7 +152,6 @@ class NUTS(InSiteCoordinates):
     max_doublings: int = 10
 
     longest_step: ClassVar[float] = 2.0
-    if_far: ClassVar[str] = "draw more"
 
     def __call__(self, key: PRNGKeyArray, state: State, target: SiteCoordinates, tuning: StepSize) -> tuple[State, Info]:
         """One draw."""

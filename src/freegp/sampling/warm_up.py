@@ -85,7 +85,7 @@ def warm_up(
             target, positions = _rescaled(warm.target, seen)
             warm, seen = Warm(target, positions, adapting(jnp.exp(warm.tunings.log_x_avg))), []
     found = jnp.mean(warm.tunings.log_x_avg) if num_draws else jnp.mean(warm.tunings.log_x)
-    _notice(float(jnp.exp(found)) / sampler.longest_step, float(warm.target.strength), sampler.if_far)
+    _notice(float(jnp.exp(found)) / sampler.longest_step, float(warm.target.strength), sampler.if_far(warm.target))
     return warm._replace(tunings=adapting(jnp.full(keys.shape[0], jnp.exp(found)), is_adapting=False))
 
 
@@ -120,7 +120,8 @@ def dispersed(
 
 def _rescaled(coordinates: SiteCoordinates, windows: list[Place]) -> tuple[SiteCoordinates, Float[Array, "chain X"]]:
     pooled = jax.tree.map(lambda *parts: jnp.asarray(np.concatenate([_flat(part) for part in parts])), *windows)
-    return _rescale(coordinates, pooled, jax.tree.map(lambda part: jnp.asarray(part[:, -1]), windows[-1]))
+    changed, positions = _rescale(coordinates, pooled, jax.tree.map(lambda part: jnp.asarray(part[:, -1]), windows[-1]))
+    return changed.with_tuned(changed.tuned()), positions
 
 
 @eqx.filter_jit

@@ -9,7 +9,7 @@ from freegp.likelihoods import Likelihood
 from freegp.model import SparseGP
 from freegp.numerics.stacks import Stack, squared_norms, transposed, whitening
 from freegp.target.blocks import per_datum_part, streamed_map, streamed_sum
-from freegp.target.projection import covariances, marginals, project_whitened, to_weights
+from freegp.target.projection import covariances, for_data, in_double, marginals, project_whitened, to_weights
 
 
 class Kept(eqx.Module):
@@ -28,9 +28,10 @@ def keep(model: SparseGP, X: Float[Array, "N D"] | Inputs) -> Kept:
         return Kept(inverse_factors, lattice, marginals(model, project_whitened(inverse_factors, _nothing(model)), X)[1])
 
     def block(X: Float[Array, "B D"] | Inputs) -> tuple[Array, Array]:
-        basis = jnp.stack([model.placed.basis(kernel, X) for kernel in model.kernels])
-        prior = jnp.stack([kernel.diagonal(rows_of(X)) for kernel in model.kernels])
-        gamma = jnp.maximum(prior - squared_norms(transposed(to_weights(inverse_factors)), basis), 0.0)
+        at, factors, X = (for_data(model, part) for part in (model, inverse_factors, X))
+        basis = jnp.stack([at.placed.basis(kernel, X) for kernel in at.kernels])
+        prior = jnp.stack([kernel.diagonal(rows_of(X)) for kernel in at.kernels])
+        (gamma,) = in_double(jnp.maximum(prior - squared_norms(transposed(to_weights(factors)), basis), 0.0))
         return jnp.moveaxis(basis, -1, 0), jnp.broadcast_to(gamma.T, (X.shape[0], model.num_latents))
 
     return Kept(inverse_factors, *streamed_map(block, X, model.rows_at_once))
@@ -44,7 +45,9 @@ def latent_means(basis: Float[Array, "N K M"] | Waves, weights: Float[Array, "M 
     """``mu = B^T weights``, with one basis for all latent functions or one for each."""
     if isinstance(basis, Waves):
         return basis.sum(weights)
-    return basis[:, 0] @ weights if basis.shape[1] == 1 else jnp.einsum("npm,mp->np", basis, weights)
+    weights = weights.astype(basis.dtype)
+    (means,) = in_double(basis[:, 0] @ weights if basis.shape[1] == 1 else jnp.einsum("npm,mp->np", basis, weights))
+    return means
 
 
 def kept_data_term(

@@ -11,7 +11,7 @@ so everything of size N needs only the weights and the precision, and everything
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from freegp.inducing import Inducing, Inputs, lattice_of, rows_of
 from freegp.kernels import Kernel
@@ -29,6 +29,18 @@ class Projection(eqx.Module):
     weights: Float[Array, "M P"]
     precision: Stack
     inverse_of: Stack | None = None
+
+
+def for_data(model: SparseGP, tree: PyTree) -> PyTree:
+    """Anything in the precision in which the model works on data."""
+    if not model.single_precision:
+        return tree
+    return jax.tree.map(lambda x: x.astype(jnp.float32) if eqx.is_inexact_array(x) else x, tree)
+
+
+def in_double(*arrays: Array) -> tuple[Array, ...]:
+    """Arrays in 64-bit numbers."""
+    return tuple(array.astype(jnp.float64) for array in arrays)
 
 
 def covariances(model: SparseGP) -> Stack:
@@ -102,12 +114,14 @@ def marginals(
     model: SparseGP, projection: Projection, X: Float[Array, "N D"] | Inputs
 ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
     """Mean and variance of each latent at each input."""
+    model, projection, X = (for_data(model, part) for part in (model, projection, X))
     prior = jnp.stack([kernel.diagonal(rows_of(X)) for kernel in model.kernels])
     weights, precision, inverse_of = projection.weights, projection.precision, projection.inverse_of
     lattice = lattice_of(X)
     if lattice is not None and is_diagonal(precision):
         variance = jnp.maximum(prior - lattice.sum_of_squares(precision.T).T, 0.0)
-        return lattice.sum(weights), jnp.broadcast_to(variance.T, (X.shape[0], weights.shape[1]))
+        mean, variance = in_double(lattice.sum(weights), variance)
+        return mean, jnp.broadcast_to(variance.T, mean.shape)
     basis = jnp.stack([model.placed.basis(kernel, X) for kernel in model.kernels])
     if is_diagonal(precision):
         mean = weights.T @ basis[0] if basis.shape[0] == 1 else jnp.einsum("mp,pmn->pn", weights, basis)
@@ -118,6 +132,7 @@ def marginals(
         of_each = jax.vmap(_forms, in_axes=(1, 0, 0, None if basis.shape[0] == 1 else 0))
         mean, explained = of_each(weights[:, :, None], precision, inverse_of, basis[0] if basis.shape[0] == 1 else basis)
     variance = jnp.maximum(prior - explained, 0.0)
+    mean, variance = in_double(mean, variance)
     shape = (X.shape[0], weights.shape[1])
     return mean.reshape(shape[::-1]).T, jnp.broadcast_to(variance.T, shape)
 
