@@ -26,6 +26,7 @@ GPFLOW = "GPflow SGPMC + HMC"
 HSGP = "NumPyro HSGP + NUTS"
 FULL = "full, Z = X (freegp sites)"
 FEATURES = "freegp sites, HilbertSpace"
+SINGLE = "freegp sites, single precision"
 LABELS = {
     "coal": "Coal, N = 100, M = 30",
     "pines": "Pines 32 x 32, N = 1024, M = 225 on a fixed 15 x 15 grid",
@@ -35,7 +36,7 @@ LABELS = {
 DRAWS = {
     "coal": {OURS: 4000, FEATURES: 4000, "freegp paper": 4000, "freegp gibbs": 4000, GPFLOW: 2000, HSGP: 2000, FULL: 1000},
     "pines": {OURS: 500, FEATURES: 2000, "freegp paper": 300, "freegp gibbs": 500, GPFLOW: 200, HSGP: 500, FULL: 30},
-    "image": {OURS: 500, "freegp paper": 500, "freegp gibbs": 500, GPFLOW: 600},
+    "image": {OURS: 500, SINGLE: 500, "freegp paper": 500, "freegp gibbs": 500, GPFLOW: 600},
 }
 # Waves along a column, and the width of their box in units of the window's: HSGP's, and ours.
 BASIS = {"coal": (30, 1.5), "pines": (20, 1.2)}
@@ -73,6 +74,7 @@ def _problem(name: str, problem: Problem, settings: Settings) -> dict[str, Any]:
     methods: dict[str, Callable[[int], Chains]] = {
         OURS: partial(_ours, problem, fit, "sites"),
         FEATURES: partial(_features, problem, name),
+        SINGLE: partial(_single, problem),
         "freegp paper": partial(_ours, problem, fit, fg.PaperHMC(**tuning)),
         "freegp gibbs": partial(_ours, problem, fit, fg.Gibbs(**tuning)),
         GPFLOW: partial(_gpflow, problem, fit),
@@ -96,6 +98,12 @@ def _ours(problem: Problem, fit: fg.GaussianFit, sampler: Any, num_draws: int) -
     parts = (posterior.draws[name] for name in ("whitened", "kernel.variance", "kernel.lengthscales"))
     seconds_before = fit.seconds + posterior.seconds_total - posterior.seconds_sampling
     return Chains(*parts, seconds=posterior.seconds_sampling, seconds_warmup=seconds_before)
+
+
+def _single(problem: Problem, num_draws: int) -> Chains:
+    """The same with the work on the data in 32-bit numbers: what that changes in the posterior, and gains."""
+    fit = fg.fit_gaussian(problem.model(single_precision=True), problem.X, problem.y, train_inducing=False, progress=False)
+    return _ours(problem, fit, "sites", num_draws)
 
 
 def _features(problem: Problem, name: str, num_draws: int) -> Chains:

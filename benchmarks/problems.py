@@ -26,8 +26,8 @@ class Problem:
     lengthscales_prior: tuple[float, float] = (1.75, 1.0)
     variance_prior: tuple[float, float] = (1.2, 1.0)
 
-    def model(self, inducing: Any = None) -> fg.SparseGP:
-        """As freegp sees it; with other inducing variables if some are given."""
+    def model(self, inducing: Any = None, **options: Any) -> fg.SparseGP:
+        """As freegp sees it; with other inducing variables if some are given, and other options of the model."""
         likelihoods = {
             "poisson": lambda: fg.likelihoods.Poisson(exposure=self.exposure),
             "bernoulli": lambda: fg.likelihoods.Bernoulli(),
@@ -41,6 +41,7 @@ class Problem:
                 "kernel.lengthscales": fg.priors.Gamma(*self.lengthscales_prior),
                 "kernel.variance": fg.priors.Gamma(*self.variance_prior),
             },
+            **options,
         )
 
     def save(self, path: Path, **more: np.ndarray) -> None:
