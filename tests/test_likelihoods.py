@@ -337,3 +337,20 @@ def test_bad_input_is_one_sentence(make, message):
 def test_functions_that_jax_cannot_follow_are_refused_in_words(log_prob, remedy):
     with pytest.raises(TypeError, match=remedy):
         likelihoods.Custom(log_prob)
+
+
+def test_robust_max_in_single_precision_is_the_same_to_six_digits():
+    rng = np.random.default_rng(5)
+    mean, y = 3.0 * rng.normal(size=(200, 4)), rng.integers(0, 4, 200).astype(float)
+    variance = np.concatenate([np.full((100, 4), 1.3), rng.uniform(0.2, 3.0, (100, 4))])
+
+    def both(single_precision):
+        likelihood = likelihoods.RobustMax(4, single_precision=single_precision)
+        return jax.value_and_grad(lambda m, v: jnp.sum(likelihood.expected_log_prob(m, v, y)), argnums=(0, 1))
+
+    at = jnp.asarray(mean), jnp.asarray(variance)
+    for got, expected in zip(jax.tree.leaves(both(True)(*at)), jax.tree.leaves(both(False)(*at)), strict=True):
+        assert got.dtype == jnp.float64
+        np.testing.assert_allclose(got, expected, rtol=1e-6, atol=2e-5)
+    assert "f64[4,41,200]" not in str(jax.make_jaxpr(both(True))(*at))
+    assert "f64[4,41,200]" in str(jax.make_jaxpr(both(False))(*at))

@@ -103,7 +103,7 @@ def model_of(Z: np.ndarray, lengthscales: float | np.ndarray, variance: float) -
     """The paper's model."""
     return fg.SparseGP(
         kernel=fg.kernels.RBF(variance=variance, lengthscales=lengthscales) + fg.kernels.White(variance=1e-3),
-        likelihood=fg.likelihoods.RobustMax(10, epsilon=1e-3),
+        likelihood=fg.likelihoods.RobustMax(10, epsilon=1e-3, single_precision=True),
         inducing=Z,
         fixed=["kernel.members.1"],
         single_precision=True,

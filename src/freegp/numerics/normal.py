@@ -18,6 +18,8 @@ CENTRE = 5.3
 """Where k = 0."""
 DEGREE = 20
 EPSILON = float(np.finfo(float).eps)
+LARGEST = {np.dtype("float64"): 1e150, np.dtype("float32"): 1e18}
+"""Numbers whose squares are numbers."""
 
 
 def _coefficients() -> np.ndarray:
@@ -35,9 +37,10 @@ COEFFICIENTS = _coefficients()
 
 def _parts(x: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
     """h(|x|) and ``exp(-x^2 / 2)``."""
-    t = jnp.minimum(jnp.abs(x), 1e150)  # whose square is a number
+    t = jnp.minimum(jnp.abs(x), LARGEST[x.dtype])
     k = (t - CENTRE) / (t + CENTRE)
-    return jnp.polyval(COEFFICIENTS, k, unroll=DEGREE) / (1.0 + math.sqrt(2.0) * t), jnp.exp(-0.5 * t * t)
+    polynomial = jnp.polyval(COEFFICIENTS.astype(x.dtype), k, unroll=DEGREE)
+    return polynomial / (1.0 + math.sqrt(2.0) * t), jnp.exp(-0.5 * t * t)
 
 
 @jax.custom_jvp

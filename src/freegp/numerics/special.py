@@ -135,7 +135,7 @@ def probability_of_largest(
     ``∫ N(f; label's) prod_k Phi((f - mean_k) / deviation_k) df`` over the others: a trapezoid in steps of so many standard
     deviations of the label's. The gradient is made of the same distribution functions, in the same pass.
     """
-    nodes, weights = gaussian_rule(step, LARGEST_REACH)
+    nodes, weights = _rule(step, mean)
     probabilities = _below(mean, deviation, label, nodes).probability
     all_below = reduce(jnp.multiply, probabilities)  # one by one: XLA would not vectorise a product over an axis
     return jnp.tensordot(weights, all_below, 1)
@@ -145,6 +145,11 @@ LARGEST_REACH = 6.0
 """Standard deviations to each side."""
 _SMALLEST = 1e-30
 """Probabilities below it count as it, so that one can be taken out of a product by division."""
+
+
+def _rule(step: float, like: Array) -> tuple[np.ndarray, np.ndarray]:
+    nodes, weights = gaussian_rule(step, LARGEST_REACH)
+    return nodes.astype(like.dtype), weights.astype(like.dtype)
 
 
 class _Below(NamedTuple):
@@ -170,7 +175,7 @@ def _below(mean: Array, deviation: Array, label: Array, nodes: np.ndarray) -> _B
 
 
 def _largest_forward(mean: Array, deviation: Array, label: Array, step: float) -> tuple[Array, tuple[Array, Array, Array]]:
-    nodes, weights = gaussian_rule(step, LARGEST_REACH)
+    nodes, weights = _rule(step, mean)
     below, at, bell, is_label = _below(mean, deviation, label, nodes)
     all_below = jnp.prod(below, axis=0)
     weighted = all_below * weights.reshape(-1, *[1] * label.ndim)
