@@ -58,7 +58,7 @@ class Settings:
     falling: float = 0.7
     lengthscale: float = 10.0
     variance: float = 10.0
-    num_samples: int = 60
+    num_samples: int = 80
     num_warmup: int = 36
     num_chains: int = 2
 
