@@ -244,23 +244,29 @@ class TestManyClasses:
         np.testing.assert_allclose(likelihood.predict_log_density(*rows), np.log(mixed), atol=1e-6)
         np.testing.assert_allclose(likelihood.predict_y(*rows[:2])[0][0], mixed, atol=1e-6)
 
-    @pytest.mark.parametrize("factor", [1.0, 1.09, 2.0])
-    def test_robust_max_of_ten(self, factor):
+    @pytest.mark.parametrize(("num_classes", "factor"), [(10, 1.0), (10, 1.09), (10, 2.0), (30, 1.09)])
+    def test_robust_max_of_many(self, num_classes, factor):
         """Long steps where the deviations are alike, short ones elsewhere; against very short ones."""
         rng = np.random.default_rng(0)
-        mean, variance = rng.normal(size=(300, 10)) * 2.5, np.exp(rng.uniform(0.0, 2.0 * math.log(factor), (300, 10)))
-        y, weights = rng.integers(0, 10, 300).astype(float), rng.normal(size=300)
+        shape = (300, num_classes)
+        mean, variance = (
+            rng.normal(size=shape) * rng.choice([0.5, 2.5, 5.0], (300, 1)),
+            np.exp(rng.uniform(0.0, 2.0 * math.log(factor), shape)),
+        )
+        y, weights = rng.integers(0, num_classes, 300).astype(float), rng.normal(size=300)
 
         def plain(mean, variance):
             p = probability_of_largest(mean, jnp.sqrt(variance), y, 0.03)
-            return p * math.log(0.999) + (1.0 - p) * math.log(0.001 / 9.0)
+            return p * math.log(0.999) + (1.0 - p) * math.log(0.001 / (num_classes - 1.0))
 
         values = [
             jax.value_and_grad(lambda m, v, each=each: weights @ each(m, v), argnums=(0, 1))(mean, variance)
-            for each in (lambda m, v: likelihoods.RobustMax(10).expected_log_prob(m, v, y), plain)
+            for each in (lambda m, v: likelihoods.RobustMax(num_classes).expected_log_prob(m, v, y), plain)
         ]
         for got, expected in zip(*map(jax.tree.leaves, values), strict=True):
             np.testing.assert_allclose(got, expected, atol=2e-5)
+        each = likelihoods.RobustMax(num_classes).expected_log_prob(mean, variance, y)
+        np.testing.assert_allclose(each, plain(mean, variance), atol=2e-6)
 
     @pytest.mark.parametrize("name", MULTI)
     def test_common_shift_changes_nothing(self, name):

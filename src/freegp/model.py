@@ -120,7 +120,8 @@ class SparseGP(eqx.Module):
     @property
     def rows_at_once(self) -> int:
         """How many data are in memory at once."""
-        return self.block_size or int(np.clip(BLOCK_ENTRIES // self.num_inducing, *ROWS_IN_BLOCK))
+        entries = 2 * BLOCK_ENTRIES if self.single_precision else BLOCK_ENTRIES
+        return self.block_size or int(np.clip(entries // self.num_inducing, *ROWS_IN_BLOCK))
 
     @property
     def placed(self) -> Inducing:

@@ -53,8 +53,9 @@ def _pick(values: Array, y: Array) -> Array:
     return jnp.take_along_axis(values, y.astype(int)[..., None], axis=-1)[..., 0]
 
 
-ALIKE, STEP_IF_ALIKE = 1.1, 0.5
-"""Where latents' deviations are within this factor, as they are under a shared kernel while sampling, steps of this length do."""
+ALIKE, STEP_IF_ALIKE, MOST_CLASSES = 1.1, 0.5, 10
+"""Where latents' deviations are within this factor, as they are under a shared kernel while sampling, steps of this length do up
+to so many classes."""
 
 
 class RobustMax(Multiclass):
@@ -69,8 +70,8 @@ class RobustMax(Multiclass):
 
     num_classes: int = eqx.field(static=True)
     step: float = eqx.field(static=True)
-    epsilon: Value = parameter(unit_interval, held=True)
     single_precision: bool = eqx.field(static=True)
+    epsilon: Value = parameter(unit_interval, held=True)
 
     def __init__(self, num_classes: int, epsilon: ArrayLike = 1e-3, step: float = 0.3, *, single_precision: bool = False):
         self.num_classes = _check_num_classes("RobustMax", num_classes)
@@ -93,7 +94,7 @@ class RobustMax(Multiclass):
         if self.single_precision:
             mean, deviation, y = (values.astype(jnp.float32) for values in (mean, deviation, y))
         ratio = jnp.max(jnp.max(deviation, axis=-1) / jnp.min(deviation, axis=-1), initial=1.0)
-        steps = self.step, max(self.step, STEP_IF_ALIKE)
+        steps = self.step, max(self.step, STEP_IF_ALIKE if self.num_classes <= MOST_CLASSES else 0.0)
         fine, coarse = (lambda *at, step=step: probability_of_largest(*at, step) for step in steps)
         p = jax.lax.cond(ratio < ALIKE, coarse, fine, mean, deviation, y).astype(jnp.float64)
         return p * jnp.log1p(-self.epsilon) + (1.0 - p) * jnp.log(self.epsilon / (self.num_classes - 1))

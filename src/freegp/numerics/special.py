@@ -144,7 +144,7 @@ def probability_of_largest(
 LARGEST_REACH = 6.0
 """Standard deviations to each side."""
 _SMALLEST = 1e-15
-"""Probabilities below it count as it, so that one can be taken out of a product by division, in single precision too and twice."""
+"""Probabilities below it count as it, so that one can be taken out of a product by division, twice, in single precision too."""
 
 
 def _rule(step: float, like: Array) -> tuple[np.ndarray, np.ndarray]:
