@@ -10,7 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from freegp.fields import per_datum_fields
 from freegp.likelihoods import Likelihood
@@ -33,8 +33,8 @@ def streamed_map(term: Callable[[PyTree], PyTree], rows: PyTree, block_size: int
     num_rows = jax.tree.leaves(rows)[0].shape[0]
     if num_rows <= block_size:
         return term(rows)
-    blocks, _ = _cut(rows, num_rows, block_size)
-    results = jax.lax.map(term, blocks)
+    blocks, mask = _cut(rows, num_rows, block_size)
+    results = jax.lax.map(lambda number: term(_block(blocks, number)), jnp.arange(mask.shape[1]))
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:])[:num_rows], results)
 
 
@@ -47,30 +47,37 @@ def per_datum_part(likelihood: Likelihood) -> PyTree:
     return eqx.filter(likelihood, spec)
 
 
-def _cut(rows: PyTree, num_rows: int, block_size: int) -> tuple[PyTree, Float[Array, "blocks block"]]:
-    """Rows in equal blocks, filled up with copies of the first row, and a mask that leaves the copies out.
+def _cut(rows: PyTree, num_rows: int, block_size: int) -> tuple[PyTree, Bool[Array, "block blocks"]]:
+    """Rows in equal blocks, the second axis, filled up with copies of the first row, and a mask that leaves the copies out.
 
-    A block takes every so-manieth row, and so a part of every device's, where the rows are spread over several.
+    A block takes every so-manieth row, and so a part of every device's, where the rows are spread over several. Nothing is
+    moved unless copies are needed; blocks are a little smaller where none are then.
     """
-    num_blocks = -(-num_rows // block_size)
+    least = -(-num_rows // block_size)
+    even = (count for count in range(least, least + least // 4 + 1) if num_rows % count == 0)
+    num_blocks = next(even, least)
     size = -(-num_rows // num_blocks)
     padding = num_blocks * size - num_rows
 
     def cut(x: Array) -> Array:
         padded = jnp.concatenate([x, jnp.broadcast_to(x[:1], (padding, *x.shape[1:]))]) if padding else x
-        return jnp.swapaxes(padded.reshape(size, num_blocks, *x.shape[1:]), 0, 1)
+        return padded.reshape(size, num_blocks, *x.shape[1:])
 
-    mask = (jnp.arange(num_blocks * size) < num_rows).reshape(size, num_blocks).T
-    return jax.tree.map(cut, rows), mask
+    return jax.tree.map(cut, rows), (jnp.arange(num_blocks * size) < num_rows).reshape(size, num_blocks)
+
+
+def _block(blocks: PyTree, number: Int[Array, ""]) -> PyTree:
+    """The block of this number."""
+    return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, number, axis=1, keepdims=False), blocks)
 
 
 @eqx.filter_custom_vjp
 def _sum_blocks(parameters: PyTree, term: Term, blocks: PyTree, mask: Array) -> Array:
-    def add(total: Array, block: tuple[PyTree, Array]) -> tuple[Array, None]:
-        rows, keep = block
+    def add(total: Array, number: Array) -> tuple[Array, None]:
+        rows, keep = _block((blocks, mask), number)
         return total + jnp.sum(jnp.where(keep, term(parameters, rows), 0.0)), None
 
-    return jax.lax.scan(add, jnp.zeros(()), (blocks, mask))[0]
+    return jax.lax.scan(add, jnp.zeros(()), jnp.arange(mask.shape[1]))[0]
 
 
 @_sum_blocks.def_fwd
@@ -81,11 +88,11 @@ def _sum_blocks_forward(perturbed: PyTree, parameters: PyTree, term: Term, block
     def block_sum(moving: PyTree, rows: PyTree, keep: Array) -> Array:
         return jnp.sum(jnp.where(keep, term(eqx.combine(moving, still), rows), 0.0))
 
-    def add(carry: Any, block: tuple[PyTree, Array]) -> tuple[Any, None]:
-        return jax.tree.map(jnp.add, carry, block_sum(moving, *block)), None
+    def add(carry: Any, number: Array) -> tuple[Any, None]:
+        return jax.tree.map(jnp.add, carry, block_sum(moving, *_block((blocks, mask), number))), None
 
     start = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, moving))
-    value, gradient = jax.lax.scan(add, start, (blocks, mask))[0]
+    value, gradient = jax.lax.scan(add, start, jnp.arange(mask.shape[1]))[0]
     return value, gradient
 
 
