@@ -27,7 +27,7 @@ VERDICTS = {
     "resume_run": r"cut short, it holds 100 draws a chain\nresumed, it holds 200 draws a chain, the very same as",
 }
 """What each script must come to."""
-LONG = ("choose_inducing", "classify", "count", "heavy_tails", "own_likelihood")
+LONG = ("choose_inducing", "classify", "count", "heavy_tails", "many_devices", "own_likelihood", "quickstart", "read_diagnostics")
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_bound_and_parameters_are_those_of_points(fit):
     assert "inducing features lose" in str(fit)
 
 
-@pytest.mark.parametrize("most_dense", [128, 4])
+@pytest.mark.parametrize("most_dense", [pytest.param(128, marks=pytest.mark.slow), 4])
 def test_coordinates_hold_their_density(fit, most_dense, monkeypatch):
     monkeypatch.setattr("freegp.sampling.coordinates.MOST_DENSE", most_dense)
     jax.clear_caches()  # the number is in the compiled program
@@ -120,6 +120,7 @@ def test_coordinates_hold_their_density(fit, most_dense, monkeypatch):
     np.testing.assert_allclose(gradient, numerical_gradient(target.log_density, x), rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_chains_on_features_and_on_points_agree(fit):
     posterior = fg.sample(fit.model, X, COUNTS, fit=fit, num_samples=1000, num_warmup=200, num_chains=2, progress=False)
     points = fg.sample(cox(fg.Grid(12)), X, COUNTS, num_samples=1000, num_warmup=200, num_chains=2, progress=False)

@@ -1,3 +1,4 @@
+import functools
 import itertools
 import os
 import signal
@@ -69,6 +70,7 @@ def draw(given, y, name="sites", **kwargs):
     return fg.sample(given, X, y, fit=fit, sampler=EVERY[name], **settings)
 
 
+@functools.cache
 def site_target(name):
     given, y = PROBLEMS[name]
     fit = fg.fit_gaussian(given, X, y, fg.NaturalGradient(max_steps=2), train_inducing=False)

@@ -216,8 +216,7 @@ SINGLE = {
 }
 
 
-@pytest.mark.parametrize("name", SINGLE)
-@pytest.mark.parametrize("block_size", [4, None])
+@pytest.mark.parametrize(("name", "block_size"), list(zip(SINGLE, (4, None, 4, None, None), strict=True)))
 def test_single_precision_is_the_same_to_seven_digits_and_of_the_data_alone(name, block_size):
     kernel, inducing, likelihood, y = SINGLE[name]
 
