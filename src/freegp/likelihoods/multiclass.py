@@ -65,7 +65,7 @@ class RobustMax(Multiclass):
     one-dimensional quadrature with error below 1e-7 where the standard deviations of the latents lie within a factor of 3
     of each other (always, under one shared kernel, while sampling); 2e-4 at a factor of 5, 1e-2 at 10. Half the ``step``
     carries the same error to twice the factor. With ``single_precision`` it is done in 32-bit numbers while fitting and sampling,
-    in half the time, with an error of 1e-6 at least.
+    faster, with errors of about 1e-6.
     """
 
     num_classes: int = eqx.field(static=True)
