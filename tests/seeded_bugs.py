@@ -131,7 +131,7 @@ BUGS = (
     Bug(
         "minibatches without N / B",
         "approximation/minibatches.py",
-        "    scale = problem.num_data / size\n",
+        "    scale = problem.num_data / rows.shape[1]\n",
         "    scale = 1.0\n",
         ("tests/test_approximation.py::test_minibatches_come_near_the_full_batch",),
     ),

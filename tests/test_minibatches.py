@@ -113,3 +113,30 @@ def test_reach():
     for share, reached in ((0.0, True), (-0.89, True), (-0.91, False), (5.0, True)):
         sites = eqx.tree_at(lambda sites: sites.precision, weights, share * K)
         assert bool(is_within_reach(K, sites)) is reached
+
+
+class TestRounds:
+    """Which rows the steps have."""
+
+    problem = problem_of("points")
+
+    def rows(self, first, last, size=12):
+        return np.asarray(self.problem.minibatches(jax.random.key(0), size, range(first, last)))
+
+    def test_no_row_comes_twice_in_a_round(self):
+        assert len(np.unique(self.rows(0, 4, 10))) == 40
+        assert len(np.unique(self.rows(3, 6))) == 36, "four of forty rows are left out of a round"
+
+    def test_every_round_has_an_order_of_its_own(self):
+        assert not np.array_equal(self.rows(0, 3), self.rows(3, 6))
+        assert set(self.rows(0, 30).ravel()) == set(range(40)), "other rows are left out in another round"
+
+    def test_steps_may_be_asked_for_in_any_pieces(self):
+        np.testing.assert_array_equal(np.concatenate([self.rows(0, 5), self.rows(5, 11)]), self.rows(0, 11))
+
+    def test_likelihoods_with_a_number_for_each_datum_go_along(self):
+        exposure = np.arange(1.0, 41.0)
+        model = fg.SparseGP(KERNEL, fg.likelihoods.Poisson(exposure=exposure), inducing=Z).prepared(X)
+        part = Problem(model, jnp.asarray(X), jnp.asarray(COUNTS), True).on(jnp.array([3, 1]))
+        np.testing.assert_array_equal(part.model.likelihood.exposure, [4.0, 2.0])
+        np.testing.assert_array_equal(part.y, COUNTS[[3, 1]])

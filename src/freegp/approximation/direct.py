@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from freegp.approximation.gaussian import Gaussian, Sites, bound, sites_from_gaussian
 from freegp.approximation.problem import DIVERGED, Outcome, Problem
@@ -126,15 +126,16 @@ class AdaDelta:
         direct = _start(outcome, key_start)
         optimizer = optax.adadelta(self.learning_rate, self.decay, self.epsilon)
         state = optimizer.init(direct)
-        chunk = min(50, self.num_steps)
+        chunk, size = min(50, self.num_steps), min(self.batch_size, problem.num_data)
         with FitProgress("AdaDelta", self.num_steps, show) as progress:
             for start in range(0, self.num_steps, chunk):
-                counts = jnp.arange(start, min(start + chunk, self.num_steps))
-                direct, state, values = _adadelta_steps(self, optimizer, problem, direct, state, key_batches, counts)
+                steps = range(start, min(start + chunk, self.num_steps))
+                rows = problem.minibatches(key_batches, size, steps)
+                direct, state, values = _adadelta_steps(self, optimizer, problem, direct, state, rows, jnp.array(steps))
                 if not bool(jnp.all(jnp.isfinite(values))):
                     return outcome.end("diverged", f"{DIVERGED}, or a smaller learning rate")
                 outcome.record(direct.position, direct.sites(problem), float(jnp.mean(values)))
-                progress.update(int(counts[-1]) + 1, outcome.trace[-1])
+                progress.update(steps[-1] + 1, outcome.trace[-1])
         outcome.end_noisy(self.num_steps)
 
 
@@ -145,20 +146,19 @@ def _adadelta_steps(
     problem: Problem,
     direct: Direct,
     state: optax.OptState,
-    key: PRNGKeyArray,
-    counts: Array,
+    rows: Int[Array, "steps B"],
+    counts: Int[Array, " steps"],
 ) -> tuple[Direct, optax.OptState, Array]:
-    size = min(settings.batch_size, problem.num_data)
-    scale = problem.num_data / size
+    scale = problem.num_data / rows.shape[1]
 
-    def step(carry: tuple[Direct, optax.OptState], count: Array) -> tuple[tuple[Direct, optax.OptState], Array]:
-        direct, state = carry
-        batch = problem.minibatch(jax.random.fold_in(key, count), size)
+    def step(carry: tuple[Direct, optax.OptState], number: tuple[Array, Array]) -> tuple[tuple[Direct, optax.OptState], Array]:
+        (direct, state), (rows, count) = carry, number
+        batch = problem.on(rows)
         value, slope = jax.value_and_grad(lambda d: -_objective(batch, d, scale))(direct)
         moves = count >= settings.frozen_steps
         slope = Direct(slope.mean, slope.factor, jnp.where(moves, slope.position, 0.0))
         updates, state = optimizer.update(slope, state, direct)
         return (eqx.apply_updates(direct, updates), state), -value
 
-    (direct, state), values = jax.lax.scan(step, (direct, state), counts)
+    (direct, state), values = jax.lax.scan(step, (direct, state), (rows, counts))
     return direct, state, values

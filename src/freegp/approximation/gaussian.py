@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from freegp.model import SparseGP
 from freegp.numerics.linalg import inverse_cholesky, symmetrize
-from freegp.numerics.stacks import Stack, around, is_diagonal, plus, product, times, transposed, whitening
+from freegp.numerics.stacks import Stack, around, gram, is_diagonal, plus, product, times, transposed, whitening
 from freegp.saving import registered
 from freegp.target.log_density import data_term
 from freegp.target.projection import Projection, covariances, in_basis, project_gaussian, to_weights
@@ -50,7 +50,7 @@ class Sites(eqx.Module):
     def gaussian(self) -> Gaussian:
         """q(v) where the sites stand: ``S^-1 = I + W``, ``m = S b``."""
         inverse = jax.vmap(inverse_cholesky)(jnp.eye(self.linear.shape[0]) + self.precision)
-        covariance = jnp.swapaxes(inverse, -1, -2) @ inverse
+        covariance = gram(inverse)
         mean = jnp.einsum("pab,bp->ap", covariance, self.linear)
         log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(inverse, axis1=-2, axis2=-1)), axis=-1)
         return Gaussian(mean, covariance, log_determinant)

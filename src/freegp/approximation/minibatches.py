@@ -131,7 +131,7 @@ def is_within_reach(K: Stack, sites: WeightSites) -> Bool[Array, ""]:
 
 
 def run_minibatches(
-    settings: "NaturalGradient", problem: Problem, outcome: Outcome, key: PRNGKeyArray, progress: FitProgress
+    settings: "NaturalGradient", problem: Problem, outcome: Outcome, size: int, key: PRNGKeyArray, progress: FitProgress
 ) -> None:
     """Steps in chunks, each of which the outcome has when it is done."""
     decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
@@ -139,14 +139,15 @@ def run_minibatches(
     state = optimizer.init(outcome.position)
     frozen_steps = 0 if jnp.any(outcome.sites.precision) else settings.num_steps // 10
     for start in range(0, settings.num_steps, CHUNK):
-        counts = jnp.arange(start, min(start + CHUNK, settings.num_steps))
+        steps = range(start, min(start + CHUNK, settings.num_steps))
+        counts, rows = jnp.array(steps), problem.minibatches(key, size, steps)
         position, sites, state, values = _steps(
-            settings, optimizer, problem, outcome.position, outcome.sites, state, key, counts, counts >= frozen_steps
+            settings, optimizer, problem, outcome.position, outcome.sites, state, rows, counts, counts >= frozen_steps
         )
         if not bool(jnp.all(jnp.isfinite(values))):
             return outcome.end("diverged", f"{DIVERGED}, or smaller rates")
         outcome.record(position, sites, float(jnp.mean(values)))
-        progress.update(int(counts[-1]) + 1, outcome.trace[-1])
+        progress.update(steps[-1] + 1, outcome.trace[-1])
     outcome.end_noisy(settings.num_steps)
 
 
@@ -158,20 +159,19 @@ def _steps(
     position: Array,
     sites: Sites,
     state: optax.OptState,
-    key: PRNGKeyArray,
+    rows: Int[Array, "steps B"],
     counts: Int[Array, " steps"],
     moves: Bool[Array, " steps"],
 ) -> tuple[Array, Sites, optax.OptState, Array]:
-    size = settings.batch_size or problem.num_data
-    scale = problem.num_data / size
+    scale = problem.num_data / rows.shape[1]
     decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
     nothing = no_nudge(sites)
 
     Carry = tuple[Array, WeightSites, optax.OptState]
 
-    def step(carry: Carry, number: tuple[Array, Array]) -> tuple[Carry, Array]:
-        (position, sites, state), (count, is_moving) = carry, number
-        batch = problem.minibatch(jax.random.fold_in(key, count), size)
+    def step(carry: Carry, number: tuple[Array, Array, Array]) -> tuple[Carry, Array]:
+        (position, sites, state), (rows, count, is_moving) = carry, number
+        batch = problem.on(rows)
         rate = settings.site_rate * decay(count)
         slopes = jax.value_and_grad(nudged_bound, argnums=(1, 3), has_aux=True)
         (value, projection), (slope, of_nudge) = slopes(batch, position, sites, nothing, scale)
@@ -188,5 +188,5 @@ def _steps(
         return (position, sites, state), value
 
     first = from_whitened(problem.at(position), sites)
-    (position, last, state), values = jax.lax.scan(step, (position, first, state), (counts, moves))
+    (position, last, state), values = jax.lax.scan(step, (position, first, state), (rows, counts, moves))
     return position, to_whitened(problem.at(position), last), state, values

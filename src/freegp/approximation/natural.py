@@ -44,7 +44,7 @@ class NaturalGradient:
                 _run_full_batch(self, problem, outcome, progress)
         else:
             with FitProgress("natural gradients, minibatches", self.num_steps, show) as progress:
-                run_minibatches(self, problem, outcome, key, progress)
+                run_minibatches(self, problem, outcome, self.batch_size, key, progress)
 
 
 def _run_full_batch(settings: NaturalGradient, problem: Problem, outcome: Outcome, progress: FitProgress) -> None:

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from freegp.approximation.gaussian import Sites
 from freegp.model import SparseGP
@@ -48,11 +48,23 @@ class Problem(eqx.Module):
         free = position[: position.size - self.model.inducing_inputs.size] if self.train_inducing else position
         return log_prior(self.model, free) + log_jacobian(self.model, free)
 
-    def minibatch(self, key: PRNGKeyArray, size: int) -> "Problem":
-        """A problem on rows drawn at random."""
-        rows = jax.random.randint(key, (size,), 0, self.num_data)
+    def on(self, rows: Int[Array, " B"]) -> "Problem":
+        """The problem on some rows of the data."""
         model = self.model.with_likelihood(self.model.likelihood.take(rows))
         return Problem(model, self.X[rows], self.y[rows], self.train_inducing)
+
+    def minibatches(self, key: PRNGKeyArray, size: int, steps: range) -> Int[Array, "steps B"]:
+        """The rows of each of these steps, which go round the data in an order that is drawn anew for every round.
+
+        No row comes twice before all have come once (but for the last few of a round, where the size does not divide N): a mean
+        over a round then has the noise of its order alone, and not that of a sample.
+        """
+        in_a_round = self.num_data // size
+        rounds = range(steps[0] // in_a_round, steps[-1] // in_a_round + 1)
+        orders = [jax.random.permutation(jax.random.fold_in(key, number), self.num_data) for number in rounds]
+        rows = jnp.concatenate([order[: in_a_round * size].reshape(in_a_round, size) for order in orders])
+        first = steps[0] - rounds[0] * in_a_round
+        return rows[first : first + len(steps)]
 
 
 @dataclass
