@@ -13,13 +13,18 @@ from freegp.numerics.sums import column_sums
 
 LARGE = 80
 """The size from which on it pays to invert a triangular matrix by quarters."""
-MANY_ROWS = 200
+MANY_ROWS = 300
 """The size from which on it pays to make a symmetric product from its quarters."""
 
 
 def symmetrize(matrix: Float[Array, "*batch M M"]) -> Float[Array, "*batch M M"]:
     """The symmetric part of a matrix."""
     return 0.5 * (matrix + jnp.swapaxes(matrix, -1, -2))
+
+
+def turned(matrix: Float[Array, "*batch M N"]) -> Float[Array, "*batch N M"]:
+    """The transpose, laid out anew: XLA's products on the CPU take twice as long where they must read the left factor across."""
+    return jax.lax.optimization_barrier(jnp.swapaxes(matrix, -1, -2))
 
 
 def lower_half(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
@@ -56,7 +61,22 @@ def _inverse_cholesky_forward(matrix: Array) -> tuple[Array, Array]:
 
 def _inverse_cholesky_backward(inverse: Array, cotangent: Array) -> tuple[Array]:
     middle = lower_half(-cotangent @ inverse.T)
-    return (symmetrize(inverse.T @ middle @ inverse),)
+    return (_around_lower(turned(inverse), middle, inverse),)
+
+
+def _around_lower(upper: Array, middle: Array, lower: Array) -> Array:
+    """The symmetric part of ``X^T Y X``, given X and its transpose."""
+    return symmetrize(upper @ (middle @ lower))
+
+
+def _gram_of_upper(upper: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """``U U^T`` of an upper triangular U; of a large one in half of the work, since a quarter of U is zero."""
+    size = upper.shape[-1]
+    if size < MANY_ROWS:
+        return upper @ upper.T
+    half = size // 2
+    first, last = upper[:half] @ upper[:half].T, upper[half:, half:] @ upper[:, half:].T
+    return jnp.concatenate([jnp.concatenate([first, last[:, :half].T], axis=1), last])
 
 
 inverse_cholesky.defvjp(_inverse_cholesky_forward, _inverse_cholesky_backward)
@@ -65,7 +85,8 @@ inverse_cholesky.defvjp(_inverse_cholesky_forward, _inverse_cholesky_backward)
 @jax.custom_vjp
 def gram(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """``X^T X``, with one product in the gradient too, where automatic differentiation would spend two."""
-    return matrix.T @ matrix
+    upper = turned(matrix)
+    return upper @ upper.T
 
 
 def _gram_forward(matrix: Array) -> tuple[Array, Array]:
@@ -162,15 +183,16 @@ def inverse_and_weights(
     return _inverse_and_weights_forward(matrix, whitened)[0]
 
 
-def _inverse_and_weights_forward(matrix: Array, whitened: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+def _inverse_and_weights_forward(matrix: Array, whitened: Array) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
     inverse = inverse_cholesky(matrix)
-    return (inverse.T @ inverse, inverse.T @ whitened), (inverse, whitened)
+    upper = turned(inverse)
+    return (_gram_of_upper(upper), upper @ whitened), (inverse, upper, whitened)
 
 
-def _inverse_and_weights_backward(residuals: tuple[Array, Array], cotangents: tuple[Array, Array]) -> tuple[Array, Array]:
-    inverse, whitened = residuals
+def _inverse_and_weights_backward(residuals: tuple[Array, Array, Array], cotangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    inverse, upper, whitened = residuals
     c = inverse @ cotangents[1]
-    return symmetrize(inverse.T @ lower_half(-whitened @ c.T) @ inverse), c
+    return _around_lower(upper, lower_half(-whitened @ c.T), inverse), c
 
 
 inverse_and_weights.defvjp(_inverse_and_weights_forward, _inverse_and_weights_backward)
@@ -183,7 +205,7 @@ def inverse_and_log_determinant(matrix: Float[Array, "M M"]) -> tuple[Float[Arra
     The adjoint needs no factor: ``dK = -K^-1 dP K^-1 + dl K^-1``.
     """
     factor_inverse = inverse_cholesky(matrix)
-    return factor_inverse.T @ factor_inverse, -2.0 * jnp.sum(jnp.log(jnp.diag(factor_inverse)))
+    return _gram_of_upper(turned(factor_inverse)), -2.0 * jnp.sum(jnp.log(jnp.diag(factor_inverse)))
 
 
 def _inverse_and_log_determinant_forward(matrix: Array) -> tuple[tuple[Array, Array], Array]:
@@ -208,14 +230,13 @@ def from_standard(
     ``u = L^-T (L^-1 h + z)`` with L L^T = H. Its adjoint, with ``a = L^-1 h + z`` and ``c = L^-1 du``: ``dz = c``,
     ``dh = L^-T c`` and ``dH = sym(L^-T [Phi(-a c^T - c (L^-1 h)^T) + dl I] L^-1)``.
     """
-    inverse = inverse_cholesky(precision)
-    return inverse.T @ (inverse @ linear + z), -2.0 * jnp.sum(jnp.log(jnp.diag(inverse)))
+    return _from_standard_forward(precision, linear, z)[0]
 
 
 def _from_standard_forward(precision: Array, linear: Array, z: Array) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
     inverse = inverse_cholesky(precision)
     shift = inverse @ linear
-    value = inverse.T @ (shift + z), -2.0 * jnp.sum(jnp.log(jnp.diag(inverse)))
+    value = turned(inverse) @ (shift + z), -2.0 * jnp.sum(jnp.log(jnp.diag(inverse)))
     return value, (inverse, shift, z)
 
 
@@ -224,7 +245,8 @@ def _from_standard_backward(residuals: tuple[Array, Array, Array], cotangents: t
     of_value, of_log_determinant = cotangents
     c = inverse @ of_value
     middle = lower_half(-jnp.outer(shift + z, c) - jnp.outer(c, shift)) + of_log_determinant * jnp.eye(c.shape[0])
-    return symmetrize(inverse.T @ middle @ inverse), inverse.T @ c, c
+    upper = turned(inverse)
+    return _around_lower(upper, middle, inverse), upper @ c, c
 
 
 from_standard.defvjp(_from_standard_forward, _from_standard_backward)

@@ -44,7 +44,7 @@ def log_determinant(stack: Stack) -> Float[Array, " K"]:
 
 def transposed(stack: Stack) -> Stack:
     """Each of them."""
-    return stack if is_diagonal(stack) else jnp.swapaxes(stack, -1, -2)
+    return stack if is_diagonal(stack) else linalg.turned(stack)
 
 
 def product(one: Stack, two: Stack) -> Stack:
@@ -63,7 +63,7 @@ def around(stack: Stack, matrices: Float[Array, "P M M"]) -> Float[Array, "P M M
     """``A S A^T``."""
     if is_diagonal(stack):
         return stack[:, :, None] * matrices * stack[:, None, :]
-    return stack @ matrices @ transposed(stack)
+    return stack @ matrices @ jnp.swapaxes(stack, -1, -2)
 
 
 def plus(stack: Stack, matrices: Float[Array, "P M M"]) -> Float[Array, "P M M"]:
