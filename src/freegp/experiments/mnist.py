@@ -41,7 +41,8 @@ READINGS = (
 class Settings:
     """How much of it to do: images to train and test on, how many pixels are averaged into one along a side, and the rest.
 
-    Each stage of the fit has both rates ``falling`` times those of the one before; last come steps on q(v) alone.
+    Each stage of the fit has a learning rate ``falling`` times that of the one before, and a rate of the sites that falls with
+    its square root, since they have less to follow then and their noise is what is left; last come steps on q(v) alone.
     """
 
     num_train: int = 60_000
@@ -50,15 +51,15 @@ class Settings:
     num_components: int = 100
     num_inducing: int = 500
     batch_size: int = 2000
-    num_steps: int = 3250
-    num_stages: int = 5
+    num_steps: int = 10_000
+    num_stages: int = 10
     num_settling: int = 300
-    learning_rate: float = 0.02
-    site_rate: float = 0.1
-    falling: float = 0.7
+    learning_rate: float = 0.03
+    site_rate: float = 0.05
+    falling: float = 0.75
     lengthscale: float = 10.0
     variance: float = 10.0
-    num_samples: int = 80
+    num_samples: int = 100
     num_warmup: int = 36
     num_chains: int = 2
 
@@ -139,12 +140,17 @@ def _fitted(work: Workplace, settings: Settings, data: Labelled) -> list[fg.Gaus
 def _methods(settings: Settings) -> list[fg.NaturalGradient]:
     """Of the stages, the last of which moves neither parameters nor inducing inputs."""
     steps = settings.num_steps // settings.num_stages
-    moving = fg.NaturalGradient(batch_size=settings.batch_size, num_steps=steps)
-    fallen = [settings.falling**stage for stage in range(settings.num_stages)]
+    rates = [settings.falling**stage for stage in range(settings.num_stages + 1)]
     stages = [
-        replace(moving, site_rate=factor * settings.site_rate, learning_rate=factor * settings.learning_rate) for factor in fallen
+        fg.NaturalGradient(
+            batch_size=settings.batch_size,
+            num_steps=steps,
+            site_rate=settings.site_rate * rate**0.5,
+            learning_rate=settings.learning_rate * rate,
+        )
+        for rate in rates
     ]
-    return [*stages, replace(moving, num_steps=settings.num_settling, site_rate=settings.site_rate, learning_rate=0.0)]
+    return [*stages[:-1], replace(stages[-1], num_steps=settings.num_settling, learning_rate=0.0)]
 
 
 def _centres(X: np.ndarray, num_inducing: int) -> np.ndarray:
