@@ -56,7 +56,10 @@ def test_inverse_and_log_determinant_against_automatic_differentiation(matrix):
     np.testing.assert_allclose(got_slope, slope, rtol=1e-10, atol=1e-12)
 
 
-def test_from_standard_against_automatic_differentiation(matrix):
+@pytest.mark.parametrize("large", [2, 200])
+def test_from_standard_against_automatic_differentiation(matrix, large, monkeypatch):
+    monkeypatch.setattr("freegp.numerics.linalg.LARGE", large)
+    monkeypatch.setattr("freegp.numerics.linalg.ROWS_OF_TRIANGLE", 4)
     linear, z, weights = np.random.default_rng(1).normal(size=(3, 6))
 
     def plain(H, h, z):
@@ -103,6 +106,7 @@ def test_forms_of_an_inverse_against_automatic_differentiation(matrix, num_laten
     """Weights ``R^-T v`` and forms of the inverse, as functions of the matrix, of v and of the columns."""
     monkeypatch.setattr("freegp.numerics.linalg.LARGE", large)
     monkeypatch.setattr("freegp.numerics.linalg.MANY_ROWS", large)
+    monkeypatch.setattr("freegp.numerics.linalg.ROWS_OF_TRIANGLE", 4)
     rng = np.random.default_rng(3)
     columns, whitened = jnp.asarray(rng.normal(size=(6, 9))), jnp.asarray(rng.normal(size=(6, num_latents)))
     a, b = rng.normal(size=(num_latents, 9)), rng.normal(size=9)

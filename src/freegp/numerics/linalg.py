@@ -6,6 +6,7 @@ is formed once, in O(M^3), and multiplied. Plain reverse-mode references stand b
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
@@ -13,8 +14,10 @@ from freegp.numerics.sums import column_sums
 
 LARGE = 80
 """The size from which on it pays to invert a triangular matrix by quarters."""
-MANY_ROWS = 300
+MANY_ROWS = 200
 """The size from which on it pays to make a symmetric product from its quarters."""
+ROWS_OF_TRIANGLE = 16
+"""How many rows are taken together where a triangle of low rank meets a matrix."""
 
 
 def symmetrize(matrix: Float[Array, "*batch M M"]) -> Float[Array, "*batch M M"]:
@@ -47,7 +50,7 @@ def _inverse_of_lower(factor: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """Of a triangular matrix; of a large one from its quarters, ``[[A, 0], [-C B A, C]]`` with A and C inverses themselves."""
     size = factor.shape[-1]
     if size < LARGE:
-        return solve_triangular(factor, jnp.eye(size, dtype=factor.dtype), lower=True)
+        return solve_triangular(factor, np.eye(size, dtype=factor.dtype), lower=True)  # NumPy's is part of the program
     half = size // 2
     first, last = _inverse_of_lower(factor[:half, :half]), _inverse_of_lower(factor[half:, half:])
     below = -last @ (factor[half:, :half] @ first)
@@ -61,12 +64,24 @@ def _inverse_cholesky_forward(matrix: Array) -> tuple[Array, Array]:
 
 def _inverse_cholesky_backward(inverse: Array, cotangent: Array) -> tuple[Array]:
     middle = lower_half(-cotangent @ inverse.T)
-    return (_around_lower(turned(inverse), middle, inverse),)
+    return (symmetrize(turned(inverse) @ (middle @ inverse)),)
 
 
-def _around_lower(upper: Array, middle: Array, lower: Array) -> Array:
-    """The symmetric part of ``X^T Y X``, given X and its transpose."""
-    return symmetrize(upper @ (middle @ lower))
+def _lower_half_times(a: Float[Array, "M P"], b: Float[Array, "M P"], matrix: Float[Array, "M K"]) -> Float[Array, "M K"]:
+    """``Phi(a b^T) X`` for a large X, in O(M^2 P) where the product itself would take O(M^3).
+
+    A few rows at a time: what the rows before them give is a times a running sum of ``b^T X``, and only among themselves is the
+    triangle written out.
+    """
+    size = matrix.shape[0]
+    if size < LARGE:
+        return lower_half(a @ b.T) @ matrix
+    blocks = (jnp.pad(x, ((0, -size % ROWS_OF_TRIANGLE), (0, 0))) for x in (a, b, matrix))
+    a, b, rows = (x.reshape(-1, ROWS_OF_TRIANGLE, x.shape[1]) for x in blocks)
+    among = jax.vmap(lambda a, b: lower_half(a @ b.T))(a, b)
+    sums = jnp.swapaxes(b, 1, 2) @ rows
+    before = jnp.tensordot(np.tri(len(sums), k=-1), sums, 1)
+    return (among @ rows + a @ before).reshape(-1, matrix.shape[1])[:size]
 
 
 def _gram_of_upper(upper: Float[Array, "M M"]) -> Float[Array, "M M"]:
@@ -192,7 +207,7 @@ def _inverse_and_weights_forward(matrix: Array, whitened: Array) -> tuple[tuple[
 def _inverse_and_weights_backward(residuals: tuple[Array, Array, Array], cotangents: tuple[Array, Array]) -> tuple[Array, Array]:
     inverse, upper, whitened = residuals
     c = inverse @ cotangents[1]
-    return _around_lower(upper, lower_half(-whitened @ c.T), inverse), c
+    return symmetrize(upper @ _lower_half_times(-whitened, c, inverse)), c
 
 
 inverse_and_weights.defvjp(_inverse_and_weights_forward, _inverse_and_weights_backward)
@@ -244,9 +259,10 @@ def _from_standard_backward(residuals: tuple[Array, Array, Array], cotangents: t
     inverse, shift, z = residuals
     of_value, of_log_determinant = cotangents
     c = inverse @ of_value
-    middle = lower_half(-jnp.outer(shift + z, c) - jnp.outer(c, shift)) + of_log_determinant * jnp.eye(c.shape[0])
+    left, right = (jnp.stack(columns, axis=1) for columns in ((shift + z, c), (c, shift)))
     upper = turned(inverse)
-    return _around_lower(upper, middle, inverse), upper @ c, c
+    of_precision = upper @ (_lower_half_times(-left, right, inverse) + of_log_determinant * inverse)
+    return symmetrize(of_precision), upper @ c, c
 
 
 from_standard.defvjp(_from_standard_forward, _from_standard_backward)
