@@ -35,7 +35,7 @@ LABELS = {
 # Draws a chain, so that a problem takes minutes on two cores; a method that is not named cannot do it in that time, or at all.
 DRAWS = {
     "coal": {OURS: 4000, FEATURES: 4000, "freegp paper": 4000, "freegp gibbs": 4000, GPFLOW: 2000, HSGP: 2000, FULL: 1000},
-    "pines": {OURS: 500, FEATURES: 2000, "freegp paper": 300, "freegp gibbs": 500, GPFLOW: 200, HSGP: 500, FULL: 30},
+    "pines": {OURS: 500, FEATURES: 2000, "freegp paper": 300, "freegp gibbs": 500, GPFLOW: 200, HSGP: 500, FULL: 60},
     "image": {OURS: 500, SINGLE: 500, "freegp paper": 500, "freegp gibbs": 500, GPFLOW: 600},
 }
 # Waves along a column, and the width of their box in units of the window's: HSGP's, and ours.
