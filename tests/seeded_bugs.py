@@ -110,8 +110,8 @@ BUGS = (
     Bug(
         "wrong derivative of the quadratic form",
         "numerics/linalg.py",
-        "    return columns @ of_linear.T, 2.0 * both[: columns.shape[0]] * of_quadratic + weights @ of_linear\n",
-        "    return columns @ of_linear.T, both[: columns.shape[0]] * of_quadratic + weights @ of_linear\n",
+        "    return columns @ of_linear.T, 2.0 * product * of_quadratic + weights @ of_linear\n",
+        "    return columns @ of_linear.T, product * of_quadratic + weights @ of_linear\n",
         ("tests/test_numerics.py",),
     ),
     Bug(
@@ -166,8 +166,15 @@ BUGS = (
     Bug(
         "unexplained variance forgotten",
         "target/projection.py",
-        "    variance = jnp.maximum(prior - explained, 0.0)\n",
-        "    variance = jnp.maximum(0.0 * prior, 0.0)\n",
+        "    variance = scale * jnp.maximum(prior - scale * explained, 0.0)\n",
+        "    variance = scale * jnp.maximum(0.0 * prior, 0.0)\n",
+        ("tests/test_target.py",),
+    ),
+    Bug(
+        "a scale left out of the mean",
+        "target/projection.py",
+        "in_double(scale * mean.reshape(-1, X.shape[0]), variance)",
+        "in_double(mean.reshape(-1, X.shape[0]), variance)",
         ("tests/test_target.py",),
     ),
     Bug(

@@ -56,6 +56,31 @@ print(work(x).is_ready())
     assert output_of(code)[0] == "True"
 
 
+REGISTERS = """
+import os, freegp
+print(os.environ.get("XLA_FLAGS"))
+import jax.numpy as jnp
+from jax._src.lib import xla_client
+options = xla_client.CompileOptions()
+build = options.executable_build_options
+print("xla_cpu_prefer_vector_width: 512" in str(build.debug_options))
+os.environ["XLA_FLAGS"] = "--no_flag_of_that_name"
+print(float(jnp.exp(0.0)))
+"""
+
+
+def test_what_xla_is_told_of_registers_is_read_and_taken_back():
+    """XLA reads its flags once: had it not yet, it would end the process for one that it does not know."""
+    assert output_of(REGISTERS, XLA_FLAGS="--xla_cpu_enable_fast_math=false")[0].split() == [
+        "--xla_cpu_enable_fast_math=false",
+        "True",
+        "1.0",
+    ]
+    without = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    done = subprocess.run([sys.executable, "-c", REGISTERS], capture_output=True, text=True, check=True, env=without)
+    assert done.stdout.split() == ["None", "True", "1.0"]
+
+
 MANY = """
 import freegp, jax, jax.numpy as jnp
 from freegp import devices

@@ -98,6 +98,15 @@ def test_gradient_is_finite_where_points_coincide(name):
     assert np.isfinite(gradient).all()
 
 
+@pytest.mark.parametrize("name", TABLE)
+def test_a_scale_comes_out_of_the_whole_kernel(name, inputs):
+    kernel, _ = TABLE[name]
+    np.testing.assert_allclose(kernel.scale * kernel.unscaled(*inputs), kernel(*inputs), rtol=1e-12)
+    np.testing.assert_allclose(kernel.scale * kernel.unscaled.diagonal(inputs[0]), kernel.diagonal(inputs[0]), rtol=1e-12)
+    assert float(kernel.unscaled.scale) == 1.0
+    assert (float(kernel.scale) == 1.3) == (name not in ("Linear", "Constant", "White", "Sum"))
+
+
 def test_distances_far_from_the_origin():
     near = np.random.default_rng(0).normal(size=(6, 2))
     np.testing.assert_allclose(kernels.RBF()(near + 1e6), kernels.RBF()(near), atol=1e-8)

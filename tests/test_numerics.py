@@ -17,9 +17,10 @@ from freegp.numerics.linalg import (
     inverse_and_weights,
     inverse_cholesky,
     inverse_forms,
+    raise_diagonal,
 )
 from freegp.numerics.quadrature import gaussian_expectation, gaussian_rule, logistic_expectation
-from freegp.numerics.special import expected_log_sum_exp, probability_of_largest
+from freegp.numerics.special import expected_log_sum_exp, log_gamma, probability_of_largest
 
 
 @pytest.fixture
@@ -38,6 +39,25 @@ def test_inverse_cholesky_against_automatic_differentiation(matrix):
     got, got_slope = jax.value_and_grad(lambda K: jnp.sum(weights * inverse_cholesky(K)))(matrix)
     np.testing.assert_allclose(got, value, rtol=1e-12)
     np.testing.assert_allclose(got_slope, slope, rtol=1e-10, atol=1e-12)
+
+
+def test_a_raised_diagonal_has_the_slopes_of_automatic_differentiation(matrix):
+    weights = np.random.default_rng(1).normal(size=(6, 6))
+
+    def by(function):
+        return jax.value_and_grad(lambda *at: jnp.sum(weights * jnp.sin(function(*at))), argnums=(0, 1))(matrix, 0.7)
+
+    plain = by(lambda K, amount: K + amount * jnp.eye(6))
+    for got, expected in zip(jax.tree.leaves(by(raise_diagonal)), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+def test_log_gamma_from_the_smallest_numbers_to_the_largest():
+    x = np.concatenate([np.logspace(-300, 300, 61), np.logspace(-2, 2, 200), np.arange(1.0, 20.0), [8.0 - 1e-12, 8.0 + 1e-12]])
+    exact = special.gammaln(x)
+    assert np.max(np.abs(log_gamma(jnp.asarray(x)) - exact) / np.maximum(np.abs(exact), 10.0)) < 2e-15
+    slope = special.digamma(x)
+    assert np.max(np.abs(jax.vmap(jax.grad(log_gamma))(jnp.asarray(x)) - slope) / np.maximum(np.abs(slope), 1.0)) < 1e-14
 
 
 def test_inverse_and_log_determinant_against_automatic_differentiation(matrix):

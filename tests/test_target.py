@@ -60,14 +60,31 @@ def test_blocks_change_neither_value_nor_gradient(block_size):
         np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.parametrize("num_columns", [1, 5])
+def test_blocks_of_few_columns_and_of_many(num_columns):
+    """The former are laid out anew, column by column; the latter are read where they lie."""
+    rng = np.random.default_rng(0)
+    X, v = rng.uniform(0, 3, (11, num_columns)), jnp.asarray(rng.normal(size=(4, 1)))
+
+    def both(block_size):
+        kernel = fg.kernels.Matern52(1.3, np.linspace(1.0, 2.0, num_columns))
+        model = fg.SparseGP(kernel, fg.likelihoods.Poisson(np.linspace(0.5, 2.0, 11)), inducing=X[:4], block_size=block_size)
+        return eqx.filter_value_and_grad(lambda at: fg.expected_log_likelihood(at[0], X, COUNTS, at[1]))((model, v))
+
+    for got, expected in zip(jax.tree.leaves(both(3)), jax.tree.leaves(both(None)), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-11)
+
+
 @pytest.mark.parametrize("block_size", [4, 2048])
 def test_gradients_in_everything(block_size):
     v = RNG.normal(size=(4, 1))
 
-    def value(lengthscales=(0.9, 1.4), inducing=Z, whitened=v):
-        return fg.expected_log_likelihood(poisson_model(block_size, lengthscales, inducing), X, COUNTS, whitened)
+    def value(lengthscales=(0.9, 1.4), inducing=Z, whitened=v, variance=1.3):
+        model = poisson_model(block_size, lengthscales, inducing)
+        model = eqx.tree_at(lambda model: model.kernel.variance, model, jnp.asarray(variance))
+        return fg.expected_log_likelihood(model, X, COUNTS, whitened)
 
-    for name, at in (("lengthscales", np.array([0.9, 1.4])), ("inducing", Z), ("whitened", v)):
+    for name, at in (("lengthscales", np.array([0.9, 1.4])), ("inducing", Z), ("whitened", v), ("variance", np.array(1.3))):
         got = jax.grad(lambda x, name=name: value(**{name: x}))(jnp.asarray(at))
         expected = numerical_gradient(lambda x, name=name: value(**{name: x}), at)
         np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6, err_msg=name)
@@ -112,9 +129,12 @@ class TestSeveralLatentFunctions:
 
     def test_different_kernels_match_the_double_loop(self):
         v = RNG.normal(size=(4, 3))
-        lengths = (0.5, 1.0, 2.0)
-        model = fg.SparseGP([fg.kernels.RBF(1.0, length) for length in lengths], fg.likelihoods.RobustMax(3), inducing=Z)
-        moments = [conditional(rbf(1.0, length), Z, X, v[:, p], 1e-6) for p, length in enumerate(lengths)]
+        lengths, variances = (0.5, 1.0, 2.0), (0.7, 1.0, 1.6)
+        kernels = [fg.kernels.RBF(*values) for values in zip(variances, lengths, strict=True)]
+        model = fg.SparseGP(kernels, fg.likelihoods.RobustMax(3), inducing=Z)
+        moments = [
+            conditional(rbf(*values), Z, X, v[:, p], 1e-6) for p, values in enumerate(zip(variances, lengths, strict=True))
+        ]
         mean, variance = (np.stack(part, axis=1) for part in zip(*moments, strict=True))
         expected = fg.likelihoods.RobustMax(3).expected_log_prob(mean, variance, LABELS).sum()
         np.testing.assert_allclose(fg.expected_log_likelihood(model, X, LABELS, v), expected, rtol=1e-7)

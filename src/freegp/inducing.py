@@ -111,6 +111,10 @@ class Inducing(eqx.Module):
         """The functions that carry the process: Kuf, or Kuu^-1 Kuf where Kuu is a diagonal."""
         return self.Kuf(kernel, X)
 
+    def without_scale(self, kernel: Kernel) -> tuple[Float[Array, ""], Kernel]:
+        """A factor of the basis that costs less outside it than in it, and the kernel without that factor."""
+        return jnp.ones(()), kernel
+
     def with_known(self, kernels: Sequence[Kernel], X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:
         """X with what of the basis does not depend on the kernels' parameters, if that spares work."""
         return X
@@ -141,6 +145,9 @@ class InducingPoints(Inducing):
         if isinstance(X, Inputs) and not isinstance(X.known, Waves):
             return kernel.matrix_given(self.Z, X.X, X.known.T)
         return kernel.matrix(self.Z, rows_of(X))
+
+    def without_scale(self, kernel: Kernel) -> tuple[Float[Array, ""], Kernel]:  # noqa: D102
+        return kernel.scale, kernel.unscaled
 
     def with_known(self, kernels: Sequence[Kernel], X: Float[Array, "N D"]) -> Float[Array, "N D"] | Inputs:  # noqa: D102
         if X.shape[1] < MANY_COLUMNS or not any(kernel.uses_distances for kernel in kernels):

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import Any, Protocol
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -101,12 +102,12 @@ def to_free(model: HasParameters) -> Float[Array, " T"]:
 
 def from_free(model: Any, free: Float[Array, " T"]) -> Any:
     """The model at the parameters given as a free vector."""
-    return with_values(model, {p.path: p.transform()(piece) for p, piece in _pieces(model, free)})
+    return with_values(model, {p.path: value for p, value in _natural(model, free)})
 
 
 def log_prior(model: HasParameters, free: Float[Array, " T"]) -> Float[Array, ""]:
     """Log prior density of the natural parameters, at a free vector."""
-    terms = [jnp.sum(_prior_of(p).log_prob(p.transform()(piece))) for p, piece in _pieces(model, free)]
+    terms = [jnp.sum(_prior_of(p).log_prob(value)) for p, value in _natural(model, free)]
     return jnp.sum(jnp.stack(terms)) if terms else jnp.zeros(())
 
 
@@ -167,6 +168,13 @@ def _pieces(model: HasParameters, free: Array) -> Iterator[tuple[Parameter, Arra
     for p in free_parameters(model):
         yield p, jnp.reshape(free[start : start + p.size], p.shape)
         start += p.size
+
+
+def _natural(model: HasParameters, free: Array) -> list[tuple[Parameter, Array]]:
+    """The parameters' values, worked out once: XLA would rather do it again in every step that needs them."""
+    found = list(_pieces(model, free))
+    values = jax.lax.optimization_barrier([p.transform()(piece) for p, piece in found])
+    return [(p, value) for (p, _), value in zip(found, values, strict=True)]
 
 
 def _default_prior(constraint: Constraint, value: np.ndarray) -> Prior:

@@ -51,7 +51,7 @@ class Settings:
     num_components: int = 100
     num_inducing: int = 500
     batch_size: int = 2000
-    num_steps: int = 10_000
+    num_steps: int = 15_000
     num_stages: int = 10
     num_settling: int = 300
     learning_rate: float = 0.03
@@ -59,8 +59,8 @@ class Settings:
     falling: float = 0.75
     lengthscale: float = 10.0
     variance: float = 10.0
-    num_samples: int = 100
-    num_warmup: int = 36
+    num_samples: int = 300
+    num_warmup: int = 60
     num_chains: int = 2
 
 

@@ -34,6 +34,16 @@ class Kernel(Declared):
         """``k(x_i, x_i)``."""
 
     @property
+    def scale(self) -> Float[Array, ""]:
+        """A factor of the whole kernel, which costs less outside the matrix than in it; one if there is none."""
+        return jnp.ones(())
+
+    @property
+    def unscaled(self) -> "Kernel":
+        """The kernel without that factor."""
+        return self
+
+    @property
     def uses_distances(self) -> bool:
         """Whether `matrix_given` is cheaper than `matrix`."""
         return False
@@ -131,6 +141,14 @@ class Product(Combination):
     """The product of kernels, entry by entry."""
 
     members: tuple[Kernel, ...]
+
+    @property
+    def scale(self) -> Float[Array, ""]:  # noqa: D102
+        return reduce(self.combined, [member.scale for member in self.members])
+
+    @property
+    def unscaled(self) -> "Product":  # noqa: D102
+        return Product(tuple(member.unscaled for member in self.members))
 
     def combined(self, one: Array, two: Array) -> Array:  # noqa: D102
         return one * two

@@ -62,6 +62,14 @@ class Stationary(LeafKernel):
         return self.variance * jnp.prod(lengthscales) * self.spectrum(w2, num_columns)
 
     @property
+    def scale(self) -> Float[Array, ""]:  # noqa: D102
+        return self.variance
+
+    @property
+    def unscaled(self) -> "Stationary":  # noqa: D102
+        return eqx.tree_at(lambda kernel: kernel.variance, self, jnp.ones_like(self.variance))
+
+    @property
     def uses_distances(self) -> bool:
         """If there is one lengthscale for all columns as they are."""
         return self.lengthscales.ndim == 0 and self.active_dims is None and type(self).embed is Stationary.embed

@@ -3,12 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 from jaxtyping import Array, PRNGKeyArray
 
 from freegp.fields import Value, parameter, positive
 from freegp.likelihoods.base import Likelihood, first_bad
 from freegp.numerics.quadrature import gaussian_expectation, gaussian_rule
+from freegp.numerics.special import log_gamma
 
 
 class Beta(Likelihood):
@@ -29,11 +29,11 @@ class Beta(Likelihood):
     def _log_gamma_share(self, f: Array) -> Array:
         """``log Gamma(c m)`` without ever forming an m that has become 0."""
         log_share = jnp.log(self.concentration) + jax.nn.log_sigmoid(f)
-        return gammaln(1.0 + jnp.exp(log_share)) - log_share
+        return log_gamma(1.0 + jnp.exp(log_share)) - log_share
 
     def _log_prob(self, f: Array, y: Array) -> Array:
         m, rest = jax.nn.sigmoid(f), jax.nn.sigmoid(-f)
-        log_normalizer = gammaln(self.concentration) - self._log_gamma_share(f) - self._log_gamma_share(-f)
+        log_normalizer = log_gamma(self.concentration) - self._log_gamma_share(f) - self._log_gamma_share(-f)
         return log_normalizer + (self.concentration * m - 1.0) * jnp.log(y) + (self.concentration * rest - 1.0) * jnp.log1p(-y)
 
     def _expected_log_prob(self, mean: Array, variance: Array, y: Array) -> Array:

@@ -6,13 +6,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, PRNGKeyArray
 
 from freegp.fields import Value, as_float, is_traced, parameter, per_datum, positive
 from freegp.likelihoods.base import Likelihood, first_bad
 from freegp.numerics.quadrature import log_gaussian_expectation
-from freegp.numerics.special import expected_softplus
+from freegp.numerics.special import expected_softplus, log_gamma
 
 
 class Count(Likelihood):
@@ -86,7 +85,7 @@ class Poisson(Count):
         return 0.0
 
     def _log_normalizer(self, y: Array) -> Array:
-        return -gammaln(y + 1.0)
+        return -log_gamma(y + 1.0)
 
     def _log_kernel(self, eta: Array, y: Array) -> Array:
         return y * eta - jnp.exp(eta)
@@ -113,7 +112,7 @@ class NegativeBinomial(Count):
 
     def _log_normalizer(self, y: Array) -> Array:
         size = 1.0 / self.dispersion
-        return gammaln(y + size) - gammaln(size) - gammaln(y + 1.0)
+        return log_gamma(y + size) - log_gamma(size) - log_gamma(y + 1.0)
 
     def _log_kernel(self, eta: Array, y: Array) -> Array:
         logit = eta + jnp.log(self.dispersion)

@@ -2,14 +2,13 @@
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import gammaln
 from jax.scipy.stats import norm
 from jaxtyping import Array, PRNGKeyArray
 
 from freegp.fields import Value, parameter, positive
 from freegp.likelihoods.base import Likelihood
 from freegp.numerics.quadrature import log_gaussian_expectation
-from freegp.numerics.special import expected_log1p_square
+from freegp.numerics.special import expected_log1p_square, log_gamma
 
 
 class Gaussian(Likelihood):
@@ -52,7 +51,7 @@ class StudentT(Likelihood):
 
     def _log_normalizer(self) -> Array:
         half = 0.5 * self.df
-        return gammaln(half + 0.5) - gammaln(half) - 0.5 * jnp.log(jnp.pi * self.df) - jnp.log(self.scale)
+        return log_gamma(half + 0.5) - log_gamma(half) - 0.5 * jnp.log(jnp.pi * self.df) - jnp.log(self.scale)
 
     def _log_prob(self, f: Array, y: Array) -> Array:
         residual = (y - f) / self.scale
@@ -69,9 +68,9 @@ class StudentT(Likelihood):
         residual = (y - mean)[:, None]
 
         def log_mixture(s: Array) -> Array:
-            log_gamma = half * jnp.log(half) - gammaln(half) + half * (s - jnp.exp(s))
+            log_density = half * jnp.log(half) - log_gamma(half) + half * (s - jnp.exp(s))
             spread = variance[:, None] + jnp.square(self.scale) * jnp.exp(-s)
-            return log_gamma - 0.5 * (jnp.log(2.0 * jnp.pi * spread) + jnp.square(residual) / spread)
+            return log_density - 0.5 * (jnp.log(2.0 * jnp.pi * spread) + jnp.square(residual) / spread)
 
         wide = jnp.full(y.shape, 16.0)  # stands in for the Gaussian that the rule divides by
         return log_gaussian_expectation(lambda s: log_mixture(s) - norm.logpdf(s, 0.0, 4.0), 0.0 * wide, wide)

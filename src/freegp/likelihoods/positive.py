@@ -3,12 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 from jaxtyping import Array, PRNGKeyArray
 
 from freegp.fields import Value, parameter
 from freegp.fields import positive as positive_constraint
 from freegp.likelihoods.base import Likelihood, first_bad
+from freegp.numerics.special import log_gamma
 
 
 class Gamma(Likelihood):
@@ -24,7 +24,7 @@ class Gamma(Likelihood):
     def _log_density(self, log_mean: Array, inverse_mean: Array, y: Array) -> Array:
         """Linear in both functions of the mean, hence with a closed-form expectation."""
         shape = self.shape
-        return shape * (jnp.log(shape) - log_mean - y * inverse_mean) - gammaln(shape) + (shape - 1.0) * jnp.log(y)
+        return shape * (jnp.log(shape) - log_mean - y * inverse_mean) - log_gamma(shape) + (shape - 1.0) * jnp.log(y)
 
     def _log_prob(self, f: Array, y: Array) -> Array:
         return self._log_density(f, jnp.exp(-f), y)

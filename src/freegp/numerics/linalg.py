@@ -30,6 +30,18 @@ def turned(matrix: Float[Array, "*batch M N"]) -> Float[Array, "*batch N M"]:
     return jax.lax.optimization_barrier(jnp.swapaxes(matrix, -1, -2))
 
 
+@jax.custom_vjp
+def raise_diagonal(matrix: Float[Array, "M M"], amount: Float[Array, ""]) -> Float[Array, "M M"]:
+    """The matrix with a number added along its diagonal; the slope in the number reads the diagonal alone."""
+    return matrix + amount * jnp.eye(matrix.shape[0], dtype=matrix.dtype)
+
+
+raise_diagonal.defvjp(
+    lambda matrix, amount: (raise_diagonal(matrix, amount), None),
+    lambda _, cotangent: (cotangent, jnp.sum(jnp.diagonal(cotangent))),
+)
+
+
 def lower_half(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """Lower triangle with the diagonal halved: the Phi of Cholesky's adjoint."""
     size = matrix.shape[-1]
@@ -43,7 +55,7 @@ def inverse_cholesky(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
     The result is NaN where the matrix is not positive definite. Its adjoint: with ``X = R^-1``,
     ``dK = sym(X^T Phi(-dX X^T) X)``.
     """
-    return _inverse_of_lower(jnp.linalg.cholesky(matrix))
+    return _inverse_of_lower(jax.lax.linalg.cholesky(matrix, symmetrize_input=False))
 
 
 def _inverse_of_lower(factor: Float[Array, "M M"]) -> Float[Array, "M M"]:
@@ -84,11 +96,11 @@ def _lower_half_times(a: Float[Array, "M P"], b: Float[Array, "M P"], matrix: Fl
     return (among @ rows + a @ before).reshape(-1, matrix.shape[1])[:size]
 
 
-def _gram_of_upper(upper: Float[Array, "M M"]) -> Float[Array, "M M"]:
-    """``U U^T`` of an upper triangular U; of a large one in half of the work, since a quarter of U is zero."""
+def _gram_of_lower(lower: Float[Array, "M M"], upper: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """``X^T X`` of a triangular X, given ``X^T`` too; of a large one in half of the work, since a quarter of X is zero."""
     size = upper.shape[-1]
     if size < MANY_ROWS:
-        return upper @ upper.T
+        return upper @ lower
     half = size // 2
     first, last = upper[:half] @ upper[:half].T, upper[half:, half:] @ upper[:, half:].T
     return jnp.concatenate([jnp.concatenate([first, last[:, :half].T], axis=1), last])
@@ -127,9 +139,8 @@ def forms(
 
 
 def _forms_forward(weights: Array, matrix: Array, columns: Array) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
-    both = jnp.concatenate([matrix, weights.T]) @ columns
-    product, linear = both[: matrix.shape[0]], both[matrix.shape[0] :]
-    return (linear, column_sums(columns * product)), (weights, columns, both)
+    product = matrix @ columns
+    return (weights.T @ columns, column_sums(columns * product)), (weights, columns, product)
 
 
 def _forms_backward(residuals: tuple[Array, Array, Array], cotangents: tuple[Array, Array]) -> tuple[Array, Array, Array]:
@@ -139,9 +150,9 @@ def _forms_backward(residuals: tuple[Array, Array, Array], cotangents: tuple[Arr
 
 def _slopes(residuals: tuple[Array, Array, Array], cotangents: tuple[Array, Array]) -> tuple[Array, Array]:
     """In the weights and the columns."""
-    weights, columns, both = residuals
+    weights, columns, product = residuals
     of_linear, of_quadratic = cotangents
-    return columns @ of_linear.T, 2.0 * both[: columns.shape[0]] * of_quadratic + weights @ of_linear
+    return columns @ of_linear.T, 2.0 * product * of_quadratic + weights @ of_linear
 
 
 def _weighted_gram(columns: Array, weights: Array) -> Array:
@@ -179,9 +190,7 @@ def _inverse_forms_backward(
     residuals: tuple[Array, Array, Array], cotangents: tuple[Array, Array]
 ) -> tuple[Array, Array, None, Array]:
     of_weights, of_columns = _slopes(residuals, cotangents)
-    size = residuals[1].shape[0]
-    gram = _weighted_gram(residuals[2], -cotangents[1])  # of the product with the means below it, which need not be cut off first
-    return of_weights, gram[:size, :size], None, of_columns
+    return of_weights, _weighted_gram(residuals[2], -cotangents[1]), None, of_columns
 
 
 inverse_forms.defvjp(_inverse_forms_forward, _inverse_forms_backward)
@@ -201,7 +210,7 @@ def inverse_and_weights(
 def _inverse_and_weights_forward(matrix: Array, whitened: Array) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
     inverse = inverse_cholesky(matrix)
     upper = turned(inverse)
-    return (_gram_of_upper(upper), upper @ whitened), (inverse, upper, whitened)
+    return (_gram_of_lower(inverse, upper), upper @ whitened), (inverse, upper, whitened)
 
 
 def _inverse_and_weights_backward(residuals: tuple[Array, Array, Array], cotangents: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -220,7 +229,7 @@ def inverse_and_log_determinant(matrix: Float[Array, "M M"]) -> tuple[Float[Arra
     The adjoint needs no factor: ``dK = -K^-1 dP K^-1 + dl K^-1``.
     """
     factor_inverse = inverse_cholesky(matrix)
-    return _gram_of_upper(turned(factor_inverse)), -2.0 * jnp.sum(jnp.log(jnp.diag(factor_inverse)))
+    return _gram_of_lower(factor_inverse, turned(factor_inverse)), -2.0 * jnp.sum(jnp.log(jnp.diag(factor_inverse)))
 
 
 def _inverse_and_log_determinant_forward(matrix: Array) -> tuple[tuple[Array, Array], Array]:

@@ -1,7 +1,7 @@
 """Expectations of special functions under a Gaussian, and the normal distribution's tails."""
 
 import math
-from functools import partial
+from functools import partial, reduce
 from typing import NamedTuple
 
 import jax
@@ -16,6 +16,29 @@ from freegp.numerics.quadrature import gauss_hermite_rule, gaussian_rule, logist
 def expected_softplus(mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """``E[log(1 + e^f)]`` for f ~ N(mean, variance); error below 1e-7 for variance up to 10."""
     return logistic_expectation(jax.nn.softplus, mean, variance)
+
+
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+_FAR = 8.0
+"""From where on Stirling's series is as exact as double precision."""
+
+
+def log_gamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """``log Gamma(x)`` for x > 0, with an absolute error of a few units in the last place of the larger of it and 10.
+
+    Stirling's series, after ``Gamma(x) = Gamma(x + 8) / (x (x + 1) ... (x + 7))`` where x is small: a third of the work of
+    JAX's own, which takes negative x too.
+    """
+    is_near = x < _FAR
+    near = jnp.where(is_near, x, 1.0)
+    far = jnp.where(is_near, near + _FAR, x)
+    rising = reduce(jnp.multiply, (near + k for k in range(int(_FAR))))
+    inverse = 1.0 / far
+    series = jnp.zeros(())
+    for coefficient in reversed(_STIRLING):
+        series = coefficient + jnp.square(inverse) * series
+    stirling = (far - 0.5) * jnp.log(far) - far + 0.5 * math.log(2.0 * math.pi) + inverse * series
+    return stirling - jnp.where(is_near, jnp.log(rising), 0.0)
 
 
 def expected_log1p_square(mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

@@ -8,22 +8,26 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-ROWS = 8
+ROWS, FEW_ROWS = 8, 32
 
 
 def column_sums(matrix: Float[Array, "M N"]) -> Float[Array, " N"]:
-    """The sum over the rows, eight at a time and then those sums in the same way: two to four times as fast as XLA's own."""
+    """The sum over the rows; of many, eight at a time and then those sums in the same way: two to four times as fast as XLA's."""
+    return jnp.sum(matrix, axis=0) if matrix.shape[0] <= FEW_ROWS else _by_eights(matrix)
+
+
+def _by_eights(matrix: Float[Array, "M N"]) -> Float[Array, " N"]:
     size = matrix.shape[0]
     if size < ROWS:
         return jnp.sum(matrix, axis=0)
     whole = size - size % ROWS
-    eights = column_sums(jnp.sum(matrix[:whole].reshape(-1, ROWS, matrix.shape[1]), axis=1))
+    eights = _by_eights(jnp.sum(matrix[:whole].reshape(-1, ROWS, matrix.shape[1]), axis=1))
     return eights if whole == size else eights + jnp.sum(matrix[whole:], axis=0)
 
 
 def total(matrix: Float[Array, "M N"]) -> Float[Array, ""]:
     """The sum of all."""
-    return jnp.sum(column_sums(matrix))
+    return jnp.sum(jax.lax.optimization_barrier(column_sums(matrix)))  # or XLA would make one sum of the two
 
 
 @jax.custom_vjp

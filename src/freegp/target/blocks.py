@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from freegp.fields import per_datum_fields
 from freegp.likelihoods import Likelihood
+from freegp.numerics.distances import FEW_COLUMNS
 
 Term = Callable[[PyTree, PyTree], Float[Array, " block"]]
 """``term(parameters, rows)``: one number for each row of a block."""
@@ -34,7 +35,7 @@ def streamed_map(term: Callable[[PyTree], PyTree], rows: PyTree, block_size: int
     if num_rows <= block_size:
         return term(rows)
     blocks, mask = _cut(rows, num_rows, block_size)
-    results = jax.lax.map(lambda number: term(_block(blocks, number)), jnp.arange(mask.shape[1]))
+    results = jax.lax.map(lambda number: term(_block(blocks, number)), jnp.arange(mask.shape[0]))
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:])[:num_rows], results)
 
 
@@ -47,11 +48,27 @@ def per_datum_part(likelihood: Likelihood) -> PyTree:
     return eqx.filter(likelihood, spec)
 
 
-def _cut(rows: PyTree, num_rows: int, block_size: int) -> tuple[PyTree, Bool[Array, "block blocks"]]:
-    """Rows in equal blocks, the second axis, filled up with copies of the first row, and a mask that leaves the copies out.
+class _Blocks(eqx.Module):
+    """An array's rows in blocks: where they lie, ``[size, blocks, ...]``, or each in one piece, ``[blocks, ..., size]``.
 
-    A block takes every so-manieth row, and so a part of every device's, where the rows are spread over several. Nothing is
-    moved unless copies are needed; blocks are a little smaller where none are then.
+    Vector instructions want the latter. It takes no time to lay out few columns so; many are not worth moving.
+    """
+
+    values: Array
+    is_narrow: bool = eqx.field(static=True)
+
+    def block(self, number: Int[Array, ""]) -> Array:
+        """That of this number, ``[size, ...]``."""
+        if self.is_narrow:
+            return jnp.moveaxis(self.values[number], -1, 0)
+        return jax.lax.dynamic_index_in_dim(self.values, number, axis=1, keepdims=False)
+
+
+def _cut(rows: PyTree, num_rows: int, block_size: int) -> tuple[PyTree, Bool[Array, "blocks block"]]:
+    """Rows in equal blocks, filled up with copies of the first row, and a mask that leaves the copies out.
+
+    A block takes every so-manieth row, and so a part of every device's, where the rows are spread over several. Blocks are a
+    little smaller where no copies are needed then.
     """
     least = -(-num_rows // block_size)
     even = (count for count in range(least, least + least // 4 + 1) if num_rows % count == 0)
@@ -59,25 +76,27 @@ def _cut(rows: PyTree, num_rows: int, block_size: int) -> tuple[PyTree, Bool[Arr
     size = -(-num_rows // num_blocks)
     padding = num_blocks * size - num_rows
 
-    def cut(x: Array) -> Array:
+    def cut(x: Array) -> _Blocks:
         padded = jnp.concatenate([x, jnp.broadcast_to(x[:1], (padding, *x.shape[1:]))]) if padding else x
-        return padded.reshape(size, num_blocks, *x.shape[1:])
+        values = padded.reshape(size, num_blocks, *x.shape[1:])
+        is_narrow = x.ndim == 1 or (x.ndim == 2 and x.shape[1] <= FEW_COLUMNS)
+        return _Blocks(jnp.moveaxis(values, 0, -1) if is_narrow else values, is_narrow)
 
-    return jax.tree.map(cut, rows), (jnp.arange(num_blocks * size) < num_rows).reshape(size, num_blocks)
+    return jax.tree.map(cut, rows), (jnp.arange(num_blocks * size) < num_rows).reshape(size, num_blocks).T
 
 
 def _block(blocks: PyTree, number: Int[Array, ""]) -> PyTree:
     """The block of this number."""
-    return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, number, axis=1, keepdims=False), blocks)
+    return jax.tree.map(lambda x: x.block(number), blocks, is_leaf=lambda x: isinstance(x, _Blocks))
 
 
 @eqx.filter_custom_vjp
 def _sum_blocks(parameters: PyTree, term: Term, blocks: PyTree, mask: Array) -> Array:
     def add(total: Array, number: Array) -> tuple[Array, None]:
-        rows, keep = _block((blocks, mask), number)
+        rows, keep = _block(blocks, number), mask[number]
         return total + jnp.sum(jnp.where(keep, term(parameters, rows), 0.0)), None
 
-    return jax.lax.scan(add, jnp.zeros(()), jnp.arange(mask.shape[1]))[0]
+    return jax.lax.scan(add, jnp.zeros(()), jnp.arange(mask.shape[0]))[0]
 
 
 @_sum_blocks.def_fwd
@@ -89,10 +108,10 @@ def _sum_blocks_forward(perturbed: PyTree, parameters: PyTree, term: Term, block
         return jnp.sum(jnp.where(keep, term(eqx.combine(moving, still), rows), 0.0))
 
     def add(carry: Any, number: Array) -> tuple[Any, None]:
-        return jax.tree.map(jnp.add, carry, block_sum(moving, *_block((blocks, mask), number))), None
+        return jax.tree.map(jnp.add, carry, block_sum(moving, _block(blocks, number), mask[number])), None
 
     start = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, moving))
-    value, gradient = jax.lax.scan(add, start, jnp.arange(mask.shape[1]))[0]
+    value, gradient = jax.lax.scan(add, start, jnp.arange(mask.shape[0]))[0]
     return value, gradient
 
 

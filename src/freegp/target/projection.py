@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PyTree
 from freegp.inducing import Inducing, Inputs, lattice_of, rows_of
 from freegp.kernels import Kernel
 from freegp.model import SparseGP
-from freegp.numerics.linalg import forms, inverse_and_weights, inverse_forms
+from freegp.numerics.linalg import forms, inverse_and_weights, inverse_forms, raise_diagonal
 from freegp.numerics.stacks import Stack, around, gram, is_diagonal, times, transposed, whitening
 
 
@@ -52,7 +52,7 @@ def _with_jitter(inducing: Inducing, kernel: Kernel, jitter: float) -> Float[Arr
     Kuu = inducing.Kuu(kernel)
     if Kuu.ndim == 1:
         return Kuu
-    return Kuu + jitter * jnp.mean(inducing.variances(kernel)) * jnp.eye(Kuu.shape[0])
+    return raise_diagonal(Kuu, jitter * jnp.mean(inducing.variances(kernel)))
 
 
 def project_whitened(inverse_factors: Stack, whitened: Float[Array, "M P"]) -> Projection:
@@ -115,14 +115,15 @@ def marginals(
 ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
     """Mean and variance of each latent at each input."""
     model, projection, X = (for_data(model, part) for part in (model, projection, X))
-    prior = jnp.stack([kernel.diagonal(rows_of(X)) for kernel in model.kernels])
+    scales, kernels = zip(*(model.placed.without_scale(kernel) for kernel in model.kernels), strict=True)
+    prior = jnp.stack([kernel.diagonal(rows_of(X)) for kernel in kernels])
     weights, precision, inverse_of = projection.weights, projection.precision, projection.inverse_of
     lattice = lattice_of(X)
     if lattice is not None and is_diagonal(precision):
         variance = jnp.maximum(prior - lattice.sum_of_squares(precision.T).T, 0.0)
         mean, variance = in_double(lattice.sum(weights), variance)
         return mean, jnp.broadcast_to(variance.T, mean.shape)
-    basis = jnp.stack([model.placed.basis(kernel, X) for kernel in model.kernels])
+    basis = jnp.stack([model.placed.basis(kernel, X) for kernel in kernels])
     if is_diagonal(precision):
         mean = weights.T @ basis[0] if basis.shape[0] == 1 else jnp.einsum("mp,pmn->pn", weights, basis)
         explained = jnp.einsum("km,kmn->kn", precision, jnp.square(basis))
@@ -131,10 +132,10 @@ def marginals(
     else:
         of_each = jax.vmap(_forms, in_axes=(1, 0, 0, None if basis.shape[0] == 1 else 0))
         mean, explained = of_each(weights[:, :, None], precision, inverse_of, basis[0] if basis.shape[0] == 1 else basis)
-    variance = jnp.maximum(prior - explained, 0.0)
-    mean, variance = in_double(mean, variance)
-    shape = (X.shape[0], weights.shape[1])
-    return mean.reshape(shape[::-1]).T, jnp.broadcast_to(variance.T, shape)
+    scale = jnp.broadcast_to(jnp.stack(scales).astype(prior.dtype)[:, None], prior.shape)  # one sum over the data in its gradient
+    variance = scale * jnp.maximum(prior - scale * explained, 0.0)
+    mean, variance = in_double(scale * mean.reshape(-1, X.shape[0]), variance)
+    return mean.T, jnp.broadcast_to(variance.T, mean.T.shape)
 
 
 def _forms(weights: Array, precision: Array, inverse_of: Array | None, basis: Array) -> tuple[Array, Array]:
