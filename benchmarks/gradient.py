@@ -64,12 +64,18 @@ def _case(case: tuple[Any, float, float | None], worker: Worker | None, settings
 
 
 def compiled(problem: Problem, whitened: np.ndarray) -> Callable[[], Any]:
-    """The gradient in free parameters and whitened values, compiled; it waits for its result."""
+    """The gradient in free parameters and whitened values, compiled; it waits for the value, as GPflow's does."""
     model = problem.model().prepared(problem.X)
     X, y, free, v = (jnp.asarray(array) for array in (problem.X, problem.y, to_free(model), whitened))
     function = jax.jit(jax.value_and_grad(lambda free, v, X, y: fg.log_density(model, X, y, free, v), argnums=(0, 1)))
-    jax.block_until_ready(function(free, v, X, y))
-    return lambda: jax.block_until_ready(function(free, v, X, y))
+
+    def call() -> Any:
+        result = function(free, v, X, y)
+        result[0].block_until_ready()
+        return result
+
+    call()  # compiles
+    return call
 
 
 def _product() -> Callable[[], Any]:

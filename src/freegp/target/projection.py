@@ -49,10 +49,11 @@ def covariances(model: SparseGP) -> Stack:
 
 
 def _with_jitter(inducing: Inducing, kernel: Kernel, jitter: float) -> Float[Array, "M M"] | Float[Array, " M"]:
+    scale, kernel = inducing.without_scale(kernel)
     Kuu = inducing.Kuu(kernel)
     if Kuu.ndim == 1:
         return Kuu
-    return raise_diagonal(Kuu, jitter * jnp.mean(inducing.variances(kernel)))
+    return scale * raise_diagonal(Kuu, jitter * jnp.mean(inducing.variances(kernel)))
 
 
 def project_whitened(inverse_factors: Stack, whitened: Float[Array, "M P"]) -> Projection:
