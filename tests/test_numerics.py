@@ -126,6 +126,7 @@ def test_forms_of_an_inverse_against_automatic_differentiation(matrix, num_laten
     """Weights ``R^-T v`` and forms of the inverse, as functions of the matrix, of v and of the columns."""
     monkeypatch.setattr("freegp.numerics.linalg.LARGE", large)
     monkeypatch.setattr("freegp.numerics.linalg.MANY_ROWS", large)
+    monkeypatch.setattr("freegp.numerics.linalg.LARGE_SQUARE", large)
     monkeypatch.setattr("freegp.numerics.linalg.ROWS_OF_TRIANGLE", 4)
     rng = np.random.default_rng(3)
     columns, whitened = jnp.asarray(rng.normal(size=(6, 9))), jnp.asarray(rng.normal(size=(6, num_latents)))

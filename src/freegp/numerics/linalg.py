@@ -16,6 +16,8 @@ LARGE = 80
 """The size from which on it pays to invert a triangular matrix by quarters."""
 MANY_ROWS = 200
 """The size from which on it pays to make a symmetric product from its quarters."""
+LARGE_SQUARE = 300
+"""The same where there are no data, and so as many columns as rows."""
 ROWS_OF_TRIANGLE = 16
 """How many rows are taken together where a triangle of low rank meets a matrix."""
 
@@ -99,7 +101,7 @@ def _lower_half_times(a: Float[Array, "M P"], b: Float[Array, "M P"], matrix: Fl
 def _gram_of_lower(lower: Float[Array, "M M"], upper: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """``X^T X`` of a triangular X, given ``X^T`` too; of a large one in half of the work, since a quarter of X is zero."""
     size = upper.shape[-1]
-    if size < MANY_ROWS:
+    if size < LARGE_SQUARE:
         return upper @ lower
     half = size // 2
     first, last = upper[:half] @ upper[:half].T, upper[half:, half:] @ upper[:, half:].T
