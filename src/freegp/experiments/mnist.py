@@ -31,8 +31,8 @@ READINGS = (
     "Work on the images is done in single precision.",
     "Of theta the chains move the variance and one factor of all lengthscales, whose ratios stay those of the fit: the paper "
     "does not say whether all of them moved.",
-    "The draws are few for chains that mix so slowly: see how many are effective. In the full run the density of the draws was still "
-    "rising at the end, and with it the variance.",
+    "The draws are few for chains that mix so slowly: see how many are effective. In the full run the density of the draws was "
+    "still rising at the end, and with it the variance.",
     "Seconds a gradient are those of value and gradient of the log density over all images on all cores, the least of three; "
     "peak memory is that of the process that finished the run.",
     "The three inducing images are those that moved most among the ones that started nearest to a six.",
