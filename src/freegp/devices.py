@@ -41,7 +41,7 @@ def configure() -> None:
 
 
 def _use_whole_registers() -> None:
-    """Let programs use vectors of 512 bits where the processor has them: exponentials then take half the time.
+    """Let programs use vectors of 512 bits where the processor has them, with which exponentials take less time.
 
     XLA would rather use half of each, and reads what it is told of this from the environment, once. So it is made to read now,
     and the environment is put back as it was: another library's XLA, in a child process, may not know the word.
@@ -54,9 +54,7 @@ def _use_whole_registers() -> None:
         with contextlib.suppress(ImportError, AttributeError):  # not JAX's public face; without it programs are as XLA makes them
             from jax._src.lib import xla_client
 
-            options = xla_client.CompileOptions()
-            build = options.executable_build_options  # a part of the options, which must outlive it
-            _ = build.debug_options
+            xla_client.CompileOptions()  # reads them
     finally:
         if flags:
             os.environ[FLAGS] = flags

@@ -26,7 +26,7 @@ _FAR = 8.0
 def log_gamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """``log Gamma(x)`` for x > 0, with an absolute error of a few units in the last place of the larger of it and 10.
 
-    Stirling's series, after ``Gamma(x) = Gamma(x + 8) / (x (x + 1) ... (x + 7))`` where x is small: a third of the work of
+    Stirling's series, after ``Gamma(x) = Gamma(x + 8) / (x (x + 1) ... (x + 7))`` where x is small: less work than
     JAX's own, which takes negative x too.
     """
     is_near = x < _FAR
