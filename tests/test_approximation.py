@@ -1,3 +1,5 @@
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -145,11 +147,39 @@ class TestStart:
         np.testing.assert_allclose(second.model.inducing_inputs, first.model.inducing_inputs, atol=0.02)
         np.testing.assert_allclose(second.mean, first.mean, atol=0.1)
 
+    @pytest.mark.parametrize("method", [NaturalGradient(max_steps=0), fg.LBFGS(frozen_steps=0, max_steps=0)])
+    def test_with_more_inducing_inputs(self, method):
+        given, y = PROBLEMS["StudentT"]
+        first = fg.fit_gaussian(given, X, y, train_inducing=False)
+        Z = np.asarray(first.model.inducing_inputs)
+        larger = given.with_inducing(np.concatenate([Z, [[0.123], [2.5]]]))
+        second = fg.fit_gaussian(larger, X, y, method, train_inducing=False, start=first)
+        assert second.mean.shape == (len(Z) + 2, 1)
+        assert second.elbo > first.elbo - 1e-2
+
+    @pytest.mark.parametrize("inducing", [Z[:2], np.concatenate([Z + 0.1, [[9.0]]])])
+    def test_with_other_inducing_inputs(self, inducing):
+        given, y = PROBLEMS["Poisson"]
+        fit = fg.fit_gaussian(given, X, y, NaturalGradient(max_steps=1), train_inducing=False)
+        with pytest.raises(ValueError, match=r"give start\.model\.inducing_inputs followed by those to add"):
+            fg.fit_gaussian(given.with_inducing(inducing), X, y, start=fit)
+
     def test_of_another_model(self):
         given, y = PROBLEMS["Poisson"]
         fit = fg.fit_gaussian(given, X, y, NaturalGradient(max_steps=1), train_inducing=False)
         with pytest.raises(ValueError, match="start is a fit of another model"):
             fg.fit_gaussian(given._replace(fixed=["kernel"]), X, y, start=fit)
+
+
+def test_sites_of_more_points_leave_the_process_as_it_was():
+    """q(f) is the same: mean and variance at new inputs, in coordinates of another Kuu, with points in between."""
+    given, y = PROBLEMS["Bernoulli"]
+    fit = fg.fit_gaussian(given, X, y, NaturalGradient(max_steps=2), train_inducing=False)
+    larger = fit.model.with_inducing(np.concatenate([fit.model.inducing_inputs, [[0.31], [1.7], [9.0]]]))
+    q = sites_at(larger, fit.sites.with_more(3)).gaussian()
+    more = dataclasses.replace(fit, model=larger, mean=q.mean, covariance=q.covariance)
+    for one, two in zip(more.predict_f(X + 0.05), fit.predict_f(X + 0.05), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-6, atol=1e-8)
 
 
 class TestBound:

@@ -4,12 +4,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from reference import numerical_gradient
 
 import freegp as fg
 from freegp.approximation import gaussian
 from freegp.approximation.minibatches import (
+    _steps,
+    carried,
     concave_slope,
     from_whitened,
     is_within_reach,
@@ -20,6 +23,7 @@ from freegp.approximation.minibatches import (
     under,
 )
 from freegp.approximation.problem import Problem
+from freegp.parameters import free_parameters
 from freegp.target.projection import Projection
 
 RNG = np.random.default_rng(0)
@@ -82,17 +86,36 @@ def test_slope_in_the_position(name):
     problem = problem_of(name)
     weights = from_whitened(problem.model, two_steps(problem))
     start = problem.start() + 0.05
-    value = eqx.filter_jit(lambda position: nudged_bound(problem, position, weights, no_nudge(weights), 1.0)[0])
-    np.testing.assert_allclose(jax.grad(value)(start), numerical_gradient(value, start), rtol=1e-5, atol=1e-4)
+    K = prior_precision(problem.at(start))
+
+    @eqx.filter_jit
+    def with_factors_of_u_held(position):
+        held = carried(weights, K, prior_precision(problem.at(position)))
+        return nudged_bound(problem, position, held, no_nudge(weights), 1.0)[0]
+
+    slope = jax.grad(lambda position: nudged_bound(problem, position, weights, no_nudge(weights), 1.0)[0])(start)
+    np.testing.assert_allclose(slope, numerical_gradient(with_factors_of_u_held, start), rtol=1e-5, atol=1e-4)
 
 
-def test_curvature_that_is_never_negative():
+@pytest.mark.parametrize("name", MODELS)
+def test_carried_sites_are_the_same_factors_of_u(name):
+    problem = problem_of(name)
+    sites, moved = two_steps(problem), problem.at(problem.start() + 0.05)
+    weights = carried(from_whitened(problem.model, sites), prior_precision(problem.model), prior_precision(moved))
+    there, expected = to_whitened(moved, weights), gaussian.sites_at(moved, sites)
+    np.testing.assert_allclose(there.precision, expected.precision, atol=1e-7 * np.abs(expected.precision).max())
+    np.testing.assert_allclose(there.linear, expected.linear, atol=1e-7 * np.abs(expected.linear).max())
+
+
+@pytest.mark.parametrize("single_precision", [False, True])
+def test_curvature_that_is_never_negative(single_precision):
     """A label that the fit has wrong has a negative curvature under robust-max, and none in the concave slope."""
-    model = fg.SparseGP(KERNEL, fg.likelihoods.RobustMax(3), inducing=Z).prepared(X)
+    many = np.linspace(0, 6, 30)[:, None]
+    model = fg.SparseGP(KERNEL, fg.likelihoods.RobustMax(3), inducing=many, single_precision=single_precision).prepared(X)
     problem = Problem(model, jnp.asarray(X), jnp.asarray(CLASSES), train_inducing=False)
     weights = from_whitened(model, gaussian.prior_sites(model))
     projection, _ = under(prior_precision(model), weights)
-    smallest = {}
+    spectra = {}
     for name, slope in (
         (
             "as it is",
@@ -100,9 +123,28 @@ def test_curvature_that_is_never_negative():
         ),
         ("concave", concave_slope(problem, problem.start(), projection, 1.0)),
     ):
-        smallest[name] = np.linalg.eigvalsh(proposed(projection, slope).precision).min()
-    assert smallest["as it is"] < -0.1
-    assert smallest["concave"] > -1e-9
+        spectra[name] = np.linalg.eigvalsh(proposed(projection, slope).precision)
+    assert spectra["as it is"].min() < -0.1
+    assert spectra["concave"].min() > -1e-13 * spectra["concave"].max(), "nor by rounding, which K at its smallest would feel"
+
+
+@pytest.mark.parametrize(("shift", "is_taken"), [(1.0, False), (-1.0, True)])
+def test_no_step_moves_k_away_from_under_the_sites(shift, is_taken):
+    """Factors of u of ``-0.8 Kuu^-1`` are within reach where the variance falls; where it rose, q(u) would be no Gaussian."""
+    model = fg.SparseGP(KERNEL, fg.likelihoods.RobustMax(3), inducing=Z, fixed=["likelihood"]).prepared(X)
+    problem = Problem(model, jnp.asarray(X), jnp.asarray(CLASSES), train_inducing=False)
+    prior, start = gaussian.prior_sites(model), problem.start()
+    sites = eqx.tree_at(lambda sites: sites.precision, prior, -0.8 * jnp.broadcast_to(jnp.eye(7), (3, 7, 7)))
+    update = jnp.where(jnp.arange(start.size) == [p.path for p in free_parameters(model)].index("kernel.variance"), shift, 0.0)
+    optimizer = optax.GradientTransformation(lambda _: (), lambda slope, state, _: (update, state))
+    settings, one = fg.NaturalGradient(site_rate=0.0), jnp.array([0])
+    position, sites, _, values = _steps(
+        settings, optimizer, problem, start, sites, (), problem.minibatches(jax.random.key(0), 8, range(1)), one, one == 0
+    )
+    np.testing.assert_allclose(position, start + update if is_taken else start)
+    here = problem.at(position)
+    assert is_within_reach(prior_precision(here), from_whitened(here, sites))
+    assert np.isfinite(values).all()
 
 
 def test_reach():

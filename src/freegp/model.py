@@ -163,6 +163,10 @@ class SparseGP(eqx.Module):
         """The model with another likelihood of the same parameters (another exposure, say)."""
         return self._replace(likelihood=likelihood)
 
+    def in_double_precision(self) -> "SparseGP":
+        """The model with all work on data in double precision."""
+        return self._replace(single_precision=False)
+
     def _replace(self, **changes: Any) -> "SparseGP":
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return SparseGP(**(fields | changes))

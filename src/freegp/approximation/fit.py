@@ -68,21 +68,23 @@ def fit_gaussian(
     progress
         Whether to show a bar while it runs.
     start
-        A fit of this model to go on from, with its parameters, inducing inputs and q(v).
+        A fit of this model to go on from, with its parameters, inducing inputs and q(v). Where the model is given more inducing
+        inputs, the first of which are the fit's as they are now, the others are added, and q(f) begins as it was.
 
     An interruption by Ctrl-C ends the fit where it is, with status "ran out"; given as ``start``, it is taken up from there.
     """
     make_room()
     run = Run(_settings(method), train_inducing, seed, progress)
+    sites = None
     if start is not None:
         _check_start(model, start)
-        model = start.model
+        model, sites = _taken_up(model, start)
     X, y = check_training_data(model, X, y)
     begun = time.perf_counter()
     if isinstance(model.inducing, Automatic):
         fit = _fit_growing(model, model.inducing, X, y, run)
     else:
-        fit = _fit(model, X, y, run, None if start is None else start.sites)[0]
+        fit = _fit(model, X, y, run, sites)[0]
     return dataclasses.replace(fit, seconds=time.perf_counter() - begun)
 
 
@@ -93,6 +95,23 @@ def _check_start(model: SparseGP, start: GaussianFit) -> None:
             f"start is a fit of another model: it has the free parameters {', '.join(theirs)} and {start.model.num_latents} "
             f"latent function(s), this one has {', '.join(ours)} and {model.num_latents}; give a fit of this model, or none"
         )
+
+
+def _taken_up(model: SparseGP, start: GaussianFit) -> tuple[SparseGP, Sites]:
+    """The fit's model and sites, with the inducing inputs that the model has more of."""
+    before, given = start.model.inducing, model.inducing
+    if not isinstance(before, InducingPoints) or not isinstance(given, InducingPoints):
+        return start.model, start.sites
+    M, num_more = before.num_inducing, given.num_inducing - before.num_inducing
+    if num_more == 0:
+        return start.model, start.sites
+    if num_more < 0 or not np.array_equal(given.Z[:M], before.Z):
+        raise ValueError(
+            f"the model has {given.num_inducing} inducing inputs and start {M}, which are not the first of them; give "
+            "start.model.inducing_inputs followed by those to add, or as many as start has"
+        )
+    larger = start.model.with_inducing(given)
+    return larger, sites_at(larger, start.sites.with_more(num_more))
 
 
 @dataclass(frozen=True)

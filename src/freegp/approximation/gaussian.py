@@ -55,6 +55,12 @@ class Sites(eqx.Module):
         log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(inverse, axis1=-2, axis2=-1)), axis=-1)
         return Gaussian(mean, covariance, log_determinant)
 
+    def with_more(self, num_more: int) -> "Sites":
+        """The same factors where there are more inducing points, of which they say nothing."""
+        none, more = (0, 0), (0, num_more)
+        inverse_factors = jnp.pad(self.inverse_factors, (none, more, more)).at[:, -num_more:, -num_more:].set(jnp.eye(num_more))
+        return Sites(inverse_factors, jnp.pad(self.precision, (none, more, more)), jnp.pad(self.linear, (more, none)))
+
     def blended(self, other: "Sites", rate: float | Array) -> "Sites":
         """A step towards other sites in the same coordinates."""
         precision = (1.0 - rate) * self.precision + rate * other.precision
@@ -151,18 +157,22 @@ def _under_sites_forward(Kuu: Array, sites: Sites) -> tuple[tuple[Projection, Ar
 def _under_sites_backward(
     residuals: tuple[Array, Projection, Sites], cotangents: tuple[Projection, Array]
 ) -> tuple[Array, Sites]:
-    Kuu, (w, B), sites = residuals[0], (residuals[1].weights, residuals[1].precision), residuals[2]
+    Kuu, projection, sites = residuals
+    return slope_in_covariances(Kuu, projection, cotangents), jax.tree.map(jnp.zeros_like, sites)
+
+
+def slope_in_covariances(Kuu: Stack, projection: Projection, cotangents: tuple[Projection, Array]) -> Stack:
+    """In Kuu, where sites are held as factors of u: of their projection and of the divergence from the prior."""
+    w, B = projection.weights, projection.precision
     of_projection, of_divergence = cotangents
     left = times(B, of_projection.weights + of_divergence * times(Kuu, w)) - 0.5 * of_divergence * w
     inner = B @ plus(-0.5 * of_divergence * Kuu, symmetrize(of_projection.precision))
     if is_diagonal(Kuu):
         of_Kuu = -jnp.einsum("pab,pba->pa", inner, B) - (left * w).T
-        of_Kuu = jnp.sum(of_Kuu, axis=0, keepdims=True) if Kuu.shape[0] == 1 else of_Kuu
-    elif Kuu.shape[0] == 1:
-        of_Kuu = symmetrize(-jnp.einsum("pab,pbc->ac", inner, B) - left @ w.T)[None]
-    else:
-        of_Kuu = symmetrize(-inner @ B - jnp.einsum("ap,bp->pab", left, w))
-    return of_Kuu, jax.tree.map(jnp.zeros_like, sites)
+        return jnp.sum(of_Kuu, axis=0, keepdims=True) if Kuu.shape[0] == 1 else of_Kuu
+    if Kuu.shape[0] == 1:
+        return symmetrize(-jnp.einsum("pab,pbc->ac", inner, B) - left @ w.T)[None]
+    return symmetrize(-inner @ B - jnp.einsum("ap,bp->pab", left, w))
 
 
 _under_sites.defvjp(_under_sites_forward, _under_sites_backward)

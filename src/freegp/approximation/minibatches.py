@@ -7,7 +7,8 @@ prior N(0, K^-1), where K is Kuu of inducing points (``w = Kuu^-1 u``) and Kuu^-
 
 with c_n the curvature of datum n: G is a running mean of what the data say, as they say it. A step needs one factor a latent
 function and no change of coordinates, a third of what it would need in whitened ones; where minibatches are small that is most
-of it. G and h are held where parameters and inducing inputs move, as in Adam, Chang, Khan & Solin (2021).
+of it. Where parameters and inducing inputs move, the factors of u are held, as in Adam, Chang, Khan & Solin (2021): in them are
+``K^-1 b(x)``, which move less than the ``b(x)`` in G and h.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from freegp.approximation.gaussian import Sites, no_nudge, sites_at
+from freegp.approximation.gaussian import Sites, no_nudge, sites_at, slope_in_covariances
 from freegp.approximation.problem import DIVERGED, Outcome, Problem
 from freegp.approximation.progress import FitProgress
 from freegp.model import SparseGP
@@ -77,7 +78,41 @@ def to_whitened(model: SparseGP, sites: WeightSites) -> Sites:
     return Sites(inverse_factors, symmetrize(around(there, sites.precision)), times(there, sites.linear))
 
 
+@jax.custom_vjp
+def _under_points(K: Stack, sites: WeightSites) -> tuple[Projection, Float[Array, ""]]:
+    """`under`, with the slope in K that it has where the sites are held as factors of u."""
+    return _under(K, sites)
+
+
+def _under_points_forward(K: Array, sites: WeightSites) -> tuple[tuple[Projection, Array], tuple[Array, Projection, WeightSites]]:
+    projection, divergence = _under(K, sites)
+    return (projection, divergence), (K, projection, sites)
+
+
+def _under_points_backward(
+    residuals: tuple[Array, Projection, WeightSites], cotangents: tuple[Projection, Array]
+) -> tuple[Array, WeightSites]:
+    K, projection, sites = residuals
+    return slope_in_covariances(K, projection, cotangents), jax.tree.map(jnp.zeros_like, sites)
+
+
+_under_points.defvjp(_under_points_forward, _under_points_backward)
+
+
+def carried(sites: WeightSites, K: Stack, K_moved: Stack) -> WeightSites:
+    """The same factors of u where K has moved: ``w = K^-1 K' w'``."""
+    if is_diagonal(K):
+        return sites
+    there = transposed(product(inverse_and_log_determinant(K)[0], K_moved))
+    return WeightSites(symmetrize(around(there, sites.precision)), times(there, sites.linear))
+
+
 def under(K: Stack, sites: WeightSites) -> tuple[Projection, Float[Array, ""]]:
+    """What q(w) makes of the latents, and its divergence from the prior."""
+    return _under(K, sites) if is_diagonal(K) else _under_points(K, sites)
+
+
+def _under(K: Stack, sites: WeightSites) -> tuple[Projection, Float[Array, ""]]:
     """What q(w) makes of the latents, and its divergence from the prior.
 
     With ``D = (K + G)^-1`` the weights are ``w = D h``, the precision is ``K^-1 - D``, and the divergence
@@ -105,9 +140,10 @@ def nudged_bound(
 def concave_slope(batch: Problem, position: Float[Array, " T"], projection: Projection, scale: float) -> Projection:
     """The data term's slope in the projection as if no datum's curvature were negative.
 
-    G is positive semi-definite then, and the mean where steps come to rest is the same.
+    G is positive semi-definite then, and the mean where steps come to rest is the same. Work on data is in double precision:
+    in single, rounding alone gives G negative eigenvalues that are large beside the smallest of K.
     """
-    model = batch.at(position)
+    model = batch.at(position).in_double_precision()
     return jax.grad(lambda projection: scale * data_term(model, projection, batch.X, batch.y, concave=True))(projection)
 
 
@@ -124,7 +160,8 @@ def proposed(projection: Projection, slope: Projection) -> WeightSites:
 def is_within_reach(K: Stack, sites: WeightSites) -> Bool[Array, ""]:
     """Whether q(w) is a Gaussian, and in no direction far wider than its prior: whether ``K + G`` is above ``K / WIDEST``.
 
-    It may not be after a step where the likelihood is not log-concave and a minibatch's curvature is negative.
+    It may not be after a step where the likelihood is not log-concave and a minibatch's curvature is negative, or where the
+    parameters or inducing inputs moved and left G where it was.
     """
     rest = plus((1.0 - 1.0 / WIDEST) * K, sites.precision)
     return jnp.all(jnp.isfinite(jnp.linalg.cholesky(rest)))
@@ -134,8 +171,9 @@ def run_minibatches(
     settings: "NaturalGradient", problem: Problem, outcome: Outcome, size: int, key: PRNGKeyArray, progress: FitProgress
 ) -> None:
     """Steps in chunks, each of which the outcome has when it is done."""
-    decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
-    optimizer = optax.adam(lambda count: settings.learning_rate * decay(count))
+    decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=settings.falling)
+    gentle = max(1, settings.num_steps // 10)  # Adam's first steps go as far in every coordinate, after one minibatch's noise
+    optimizer = optax.adam(lambda count: settings.learning_rate * decay(count) * jnp.minimum(1.0, (count + 1) / gentle))
     state = optimizer.init(outcome.position)
     frozen_steps = 0 if jnp.any(outcome.sites.precision) else settings.num_steps // 10
     for start in range(0, settings.num_steps, CHUNK):
@@ -164,7 +202,7 @@ def _steps(
     moves: Bool[Array, " steps"],
 ) -> tuple[Array, Sites, optax.OptState, Array]:
     scale = problem.num_data / rows.shape[1]
-    decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=0.1)
+    decay = optax.cosine_decay_schedule(1.0, settings.num_steps, alpha=settings.falling)
     nothing = no_nudge(sites)
 
     Carry = tuple[Array, WeightSites, optax.OptState]
@@ -175,17 +213,22 @@ def _steps(
         rate = settings.site_rate * decay(count)
         slopes = jax.value_and_grad(nudged_bound, argnums=(1, 3), has_aux=True)
         (value, projection), (slope, of_nudge) = slopes(batch, position, sites, nothing, scale)
-
-        def concave(sites: WeightSites) -> WeightSites:
-            return sites.blended(proposed(projection, concave_slope(batch, position, projection, scale)), rate)
-
-        ahead = sites.blended(proposed(projection, of_nudge), rate)
-        reached = is_within_reach(prior_precision(batch.at(position)), ahead)
-        sites = jax.lax.cond(reached, lambda _: ahead, concave, sites)
         updates, new_state = optimizer.update(-slope, state, position)
-        position = jnp.where(is_moving, position + updates, position)
+        moved = jnp.where(is_moving, position + updates, position)
+        K, K_moved = prior_precision(batch.at(position)), prior_precision(batch.at(moved))
+
+        def as_proposed(ahead: WeightSites) -> tuple[Array, WeightSites]:
+            return moved, ahead
+
+        def as_if_concave(_: WeightSites) -> tuple[Array, WeightSites]:
+            here = sites.blended(proposed(projection, concave_slope(batch, position, projection, scale)), rate)
+            ahead = carried(here, K, K_moved)
+            return jax.lax.cond(is_within_reach(K_moved, ahead), lambda: (moved, ahead), lambda: (position, here))
+
+        ahead = carried(sites.blended(proposed(projection, of_nudge), rate), K, K_moved)
+        position, sites = jax.lax.cond(is_within_reach(K_moved, ahead), as_proposed, as_if_concave, ahead)
         state = jax.tree.map(lambda new, old: jnp.where(is_moving, new, old), new_state, state)
-        return (position, sites, state), value
+        return (position, sites, state), jnp.where(jnp.all(jnp.isfinite(slope)), value, jnp.nan)
 
     first = from_whitened(problem.at(position), sites)
     (position, last, state), values = jax.lax.scan(step, (position, first, state), (rows, counts, moves))

@@ -26,7 +26,7 @@ class NaturalGradient:
     best sites; at each point these are found by at most ``site_steps`` natural-gradient steps (shortened where the bound
     would fall) from the last ones. It has converged when a fresh start gains less than ``tolerance`` nats.
     On minibatches: ``num_steps`` steps of rate ``site_rate`` on the sites and of Adam with ``learning_rate`` on the rest, both
-    rates falling to a tenth along a cosine; the first tenth are on the sites alone, if they start from nothing.
+    rates falling to the share ``falling`` along a cosine; the first tenth are on the sites alone, if they start from nothing.
     """
 
     max_steps: int = 300
@@ -36,6 +36,7 @@ class NaturalGradient:
     num_steps: int = 2000
     site_rate: float = 0.1
     learning_rate: float = 0.02
+    falling: float = 0.1
 
     def run(self, problem: Problem, outcome: Outcome, key: PRNGKeyArray, show: bool) -> None:
         """Fit, keeping the outcome up to date."""
