@@ -167,15 +167,34 @@ class TestPieces:
             np.testing.assert_allclose(got, expected, rtol=1e-9)
         assert scaled.model.parameter_values()["kernel.members.0.lengthscales"] == 1.0
 
-    def test_digits_without_their_draws_say_so(self):
+    def test_digits_that_are_not_done_say_what_is_missing(self):
         scores = {"accuracy": 0.9804, "log density": -0.068, "seconds": 60.0}
+        drawn = scores | {"draws": 100, "ESS": 12.3, "peak memory (GiB)": 2.5}
         found = {"Gaussian": scores, "cost": {"seconds a gradient": 0.5, "the same, ARD": 2.0}}
         report = mnist._report(found)
-        assert report.readings[-1] == "Not run to the end: free-form."
+        assert report.readings[-1] == "Not run to the end: free-form; larger, Gaussian; larger, free-form."
         assert [row.ours for row in report.rows] == ["98.04 %", "-0.0680", "0.5", "2"]
-        whole = mnist._report(found | {"free-form": scores | {"draws": 100, "ESS": 12.3, "peak memory (GiB)": 2.5}})
+        report = mnist._report(found | {"free-form": drawn})
+        assert report.readings[-1] == "Not run to the end: larger, Gaussian; larger, free-form."
+        assert [row.ours for row in report.rows[4:]] == ["98.04 %", "-0.0680", "100; 12.3", "2.50"]
+        whole = mnist._report(
+            found | {"free-form": drawn, "larger, Gaussian": scores | {"epsilon": 0.002}, "larger, free-form": drawn}
+        )
         assert whole.readings == report.readings[:-1]
-        assert [row.ours for row in whole.rows[4:]] == ["98.04 %", "-0.0680", "100; 12.3", "2.50"]
+        assert [row.ours for row in whole.rows[8:]] == ["98.04 %", "-0.0680", "0.002", "98.04 %", "-0.0680", "100; 12.3"]
+
+    def test_more_points_are_centres_of_the_hardest_images(self):
+        """A class of few images, far from the inducing inputs, is the hardest."""
+        rng = np.random.default_rng(0)
+        X = np.concatenate([rng.normal(size=(96, 2)), rng.normal(9.0, 0.1, size=(8, 2))])
+        y = np.concatenate([np.zeros(96), np.ones(8)])
+        data = experiments.data.Labelled(X, y, X[:5], y[:5])
+        model = mnist.model_of(X[:4], np.ones(2), 2.0)
+        fit = fg.fit_gaussian(model, X, y, fg.NaturalGradient(max_steps=1), train_inducing=False, progress=False)
+        more = np.asarray(mnist._with_points(fit, 5, data).inducing_inputs)
+        np.testing.assert_array_equal(more[:4], X[:4])
+        np.testing.assert_allclose(more[4], 9.0, atol=0.5)
+        assert mnist._with_points(fit, 4, data) is fit.model
 
     def test_part_of_the_toy_keeps_all_classes(self):
         y = toy.training_part(load_toy(None), 30)[1]

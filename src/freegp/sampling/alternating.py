@@ -25,8 +25,8 @@ from freegp.sampling.rotation import Info
 from freegp.target.kept import Kept, keep, kept_data_term
 from freegp.target.projection import unwhiten
 
-MOST_KEPT = 2**25
-"""Largest N x M that is kept, for each kernel and chain: 256 MiB."""
+MOST_KEPT = 2**28
+"""Most bytes of N x M numbers that are kept, for each kernel and chain."""
 WIDTH = 1.6
 """Standard deviation of the normal distribution whose ellipses are sliced: wider than the parameters', to reach their tails."""
 WEAK = 0.5
@@ -70,7 +70,8 @@ Moved = tuple[AlternatingState, SliceInfo]
 
 def is_possible(target: SiteCoordinates) -> bool:
     """Whether what the parameters make of the data can be kept."""
-    return target.X.shape[0] * target.model.num_inducing <= MOST_KEPT
+    bytes_each = 4 if target.model.single_precision else 8
+    return target.X.shape[0] * target.model.num_inducing * bytes_each <= MOST_KEPT
 
 
 def hold(target: SiteCoordinates, zeta: Float[Array, " T"]) -> Held:
