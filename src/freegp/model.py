@@ -42,7 +42,8 @@ class SparseGP(eqx.Module):
         How many data are in memory at once; by default as many as make a matrix of 3 MiB with the inducing variables.
     single_precision
         Whether the work on the data is done in 32-bit numbers, which takes less time and memory; that on the inducing variables
-        never is. For many data and many inducing variables, with standardised inputs and a nugget (`White`) in the kernel.
+        never is, nor are natural gradients. For many data and many inducing variables, with standardised inputs and a nugget
+        (`White`) in the kernel.
 
     >>> import freegp as fg
     >>> model = fg.SparseGP(fg.kernels.RBF(), fg.likelihoods.Bernoulli(), inducing=10, fixed=["kernel.variance"])

@@ -140,10 +140,9 @@ def nudged_bound(
 def concave_slope(batch: Problem, position: Float[Array, " T"], projection: Projection, scale: float) -> Projection:
     """The data term's slope in the projection as if no datum's curvature were negative.
 
-    G is positive semi-definite then, and the mean where steps come to rest is the same. Work on data is in double precision:
-    in single, rounding alone gives G negative eigenvalues that are large beside the smallest of K.
+    G is positive semi-definite then, and the mean where steps come to rest is the same.
     """
-    model = batch.at(position).in_double_precision()
+    model = batch.at(position)
     return jax.grad(lambda projection: scale * data_term(model, projection, batch.X, batch.y, concave=True))(projection)
 
 

@@ -39,7 +39,12 @@ class NaturalGradient:
     falling: float = 0.1
 
     def run(self, problem: Problem, outcome: Outcome, key: PRNGKeyArray, show: bool) -> None:
-        """Fit, keeping the outcome up to date."""
+        """Fit, keeping the outcome up to date.
+
+        In double precision, whatever the model's: in single, rounding in the sum of the data's curvatures is large beside the
+        smallest eigenvalues of Kuu, and the sites are no Gaussian.
+        """
+        problem = problem.in_double_precision()
         if self.batch_size is None or self.batch_size >= problem.num_data:
             with FitProgress("natural gradients", self.max_steps, show) as progress:
                 _run_full_batch(self, problem, outcome, progress)

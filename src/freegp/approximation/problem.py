@@ -53,6 +53,10 @@ class Problem(eqx.Module):
         model = self.model.with_likelihood(self.model.likelihood.take(rows))
         return Problem(model, self.X[rows], self.y[rows], self.train_inducing)
 
+    def in_double_precision(self) -> "Problem":
+        """The problem with all work on data in double precision."""
+        return Problem(self.model.in_double_precision(), self.X, self.y, self.train_inducing)
+
     def minibatches(self, key: PRNGKeyArray, size: int, steps: range) -> Int[Array, "steps B"]:
         """The rows of each of these steps, which go round the data in an order that is drawn anew for every round.
 
