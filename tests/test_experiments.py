@@ -170,18 +170,41 @@ class TestPieces:
     def test_digits_that_are_not_done_say_what_is_missing(self):
         scores = {"accuracy": 0.9804, "log density": -0.068, "seconds": 60.0}
         drawn = scores | {"draws": 100, "ESS": 12.3, "peak memory (GiB)": 2.5}
-        found = {"Gaussian": scores, "cost": {"seconds a gradient": 0.5, "the same, ARD": 2.0}}
+        tried = {"variances": [1.0, 0.0], "log densities": [-0.07, -0.08], "best": 1.0, "seconds": 9.0}
+        found = {"variance": tried, "Gaussian": scores, "cost": {"seconds a gradient": 0.5, "the same, ARD": 2.0}}
         report = mnist._report(found)
-        assert report.readings[-1] == "Not run to the end: free-form; larger, Gaussian; larger, free-form."
-        assert [row.ours for row in report.rows] == ["98.04 %", "-0.0680", "0.5", "2"]
-        report = mnist._report(found | {"free-form": drawn})
-        assert report.readings[-1] == "Not run to the end: larger, Gaussian; larger, free-form."
-        assert [row.ours for row in report.rows[4:]] == ["98.04 %", "-0.0680", "100; 12.3", "2.50"]
-        whole = mnist._report(
-            found | {"free-form": drawn, "larger, Gaussian": scores | {"epsilon": 0.002}, "larger, free-form": drawn}
-        )
+        assert report.readings[-1].endswith(": free-form; epsilon inferred, Gaussian; larger, Gaussian; larger, free-form.")
+        assert report.rows[0].quantity.endswith("variance 1, free")
+        assert [row.ours for row in report.rows] == ["-0.0700, -0.0800", "98.04 %", "-0.0680", "0.5", "2"]
+        found |= {"free-form": drawn, "epsilon inferred, Gaussian": scores | {"epsilon": 0.02}, "larger, Gaussian": scores}
+        report = mnist._report(found)
+        assert report.readings[-1] == "Not run to the end: larger, free-form."
+        assert [row.ours for row in report.rows[5:]] == [
+            *("98.04 %", "-0.0680", "100; 12.3", "2.50"),
+            *("98.04 %", "-0.0680", "0.02"),
+            *("98.04 %", "-0.0680"),
+        ]
+        whole = mnist._report(found | {"larger, free-form": drawn})
         assert whole.readings == report.readings[:-1]
-        assert [row.ours for row in whole.rows[8:]] == ["98.04 %", "-0.0680", "0.002", "98.04 %", "-0.0680", "100; 12.3"]
+        assert [row.ours for row in whole.rows[14:]] == ["98.04 %", "-0.0680", "100; 12.3"]
+
+    def test_digits_choose_the_variance_on_images_that_are_left_out(self, monkeypatch):
+        X = np.arange(10.0)[:, None]
+        data = experiments.data.Labelled(X, X[:, 0], X[:2] + 90.0, np.zeros(2))
+        settings = mnist.Settings(num_held_out=3, variances=(0.5, 2.0, 0.0), trial_stages=1)
+        seen = []
+
+        def fitted(work, settings, data, name, stages, variance):
+            seen.append((name, len(stages), data.X[:, 0].tolist(), data.y_test.tolist()))
+            return variance, 4.0
+
+        monkeypatch.setattr(mnist, "_fitted", fitted)
+        monkeypatch.setattr(mnist, "_scores", lambda variance, _: {"log density": -abs(variance - 1.9)})
+        tried = mnist._tried(None, settings, data)
+        assert tried["best"] == 2.0
+        assert tried["seconds"] == 12.0
+        assert [name for name, *_ in seen] == ["trial-0.5", "trial-2", "trial-0"]
+        assert seen[0][1:] == (1, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [7.0, 8.0, 9.0])
 
     def test_more_points_are_centres_of_the_hardest_images(self):
         """A class of few images, far from the inducing inputs, is the hardest."""
