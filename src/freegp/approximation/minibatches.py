@@ -100,10 +100,10 @@ _under_points.defvjp(_under_points_forward, _under_points_backward)
 
 
 def carried(sites: WeightSites, K: Stack, K_moved: Stack) -> WeightSites:
-    """The same factors of u where K has moved: ``w = K^-1 K' w'``."""
+    """The same factors of u where K has moved: ``w = K^-1 K' w' = [I + K^-1 (K' - K)] w'``, which rounds what moved alone."""
     if is_diagonal(K):
         return sites
-    there = transposed(product(inverse_and_log_determinant(K)[0], K_moved))
+    there = jnp.eye(K.shape[-1]) + transposed(product(inverse_and_log_determinant(K)[0], K_moved - K))
     return WeightSites(symmetrize(around(there, sites.precision)), times(there, sites.linear))
 
 

@@ -26,7 +26,8 @@ class NaturalGradient:
     best sites; at each point these are found by at most ``site_steps`` natural-gradient steps (shortened where the bound
     would fall) from the last ones. It has converged when a fresh start gains less than ``tolerance`` nats.
     On minibatches: ``num_steps`` steps of rate ``site_rate`` on the sites and of Adam with ``learning_rate`` on the rest, both
-    rates falling to the share ``falling`` along a cosine; the first tenth are on the sites alone, if they start from nothing.
+    rates falling to the share ``falling`` along a cosine; Adam's rises to it over a tenth of the steps. The first tenth are on
+    the sites alone, if they start from nothing.
     """
 
     max_steps: int = 300
