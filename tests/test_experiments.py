@@ -191,7 +191,7 @@ class TestPieces:
     def test_digits_choose_the_variance_on_images_that_are_left_out(self, monkeypatch):
         X = np.arange(10.0)[:, None]
         data = experiments.data.Labelled(X, X[:, 0], X[:2] + 90.0, np.zeros(2))
-        settings = mnist.Settings(num_held_out=3, variances=(0.5, 2.0, 0.0), trial_stages=1)
+        settings = mnist.Settings(num_held_out=3, variances=(0.5, 2.0, 0.0))
         seen = []
 
         def fitted(work, settings, data, name, stages, variance):
@@ -200,7 +200,7 @@ class TestPieces:
 
         monkeypatch.setattr(mnist, "_fitted", fitted)
         monkeypatch.setattr(mnist, "_scores", lambda variance, _: {"log density": -abs(variance - 1.9)})
-        tried = mnist._tried(None, settings, data)
+        tried = mnist._tried(None, settings, data, [(2, 1, 0.1)])
         assert tried["best"] == 2.0
         assert tried["seconds"] == 12.0
         assert [name for name, *_ in seen] == ["trial-0.5", "trial-2", "trial-0"]

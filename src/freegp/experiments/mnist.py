@@ -54,7 +54,8 @@ class Settings:
     Each stage of the fit has so many inducing inputs, steps, and a learning rate at first, which falls to ``falling`` of that;
     the rate of the sites falls with its square root, since they have less to follow then and their noise is what is left. Last
     come steps on q(v) alone. The first ``trial_stages`` are also tried without the last ``num_held_out`` training images, under
-    each of the ``variances``, 0 being one that is free. What begins with ``more`` is of the larger model.
+    each of the ``variances``, 0 being one that is free. What begins with ``epsilon`` is of the fit in which it is inferred, what
+    begins with ``more`` of the larger model.
     """
 
     num_train: int = 60_000
@@ -75,7 +76,8 @@ class Settings:
     num_samples: int = 120
     num_warmup: int = 60
     num_chains: int = 2
-    epsilon_steps: int = 150
+    epsilon_steps: tuple[int, ...] = (300, 150)
+    epsilon_rates: tuple[float, ...] = (0.02, 0.006)
     more_inducing: tuple[int, ...] = (750, 750)
     more_steps: tuple[int, ...] = (150, 100)
     more_rates: tuple[float, ...] = (0.006, 0.002)
@@ -99,7 +101,8 @@ QUICK = Settings(
     lengthscale=3.0,
     num_samples=25,
     num_warmup=25,
-    epsilon_steps=50,
+    epsilon_steps=(50,),
+    epsilon_rates=(0.02,),
     more_inducing=(50,),
     more_steps=(50,),
     more_rates=(0.004,),
@@ -152,16 +155,17 @@ def run(work: Workplace, settings: Settings) -> Report:
         epsilon = fit.model.parameter_values()["likelihood.epsilon"]
         part(name, lambda: _scores(fit, data) | {"seconds": seconds, "bound": fit.elbo, "epsilon": epsilon})
 
-    part("variance", lambda: _tried(work, settings, data))
-    fit, seconds = _fitted(work, settings, data, "digits", _stages(settings), found["variance"]["best"])
+    stages = _stages(settings.num_inducing, settings.num_steps, settings.learning_rates)
+    part("variance", lambda: _tried(work, settings, data, stages[: settings.trial_stages]))
+    fit, seconds = _fitted(work, settings, data, "digits", stages, found["variance"]["best"])
     fitted("Gaussian", fit, seconds)
     work.draw("inducing-images", _images(data, pca, fit, settings))
     part("cost", lambda: _costs(settings, fit, data, images))
     part("free-form", lambda: _sampled(work, "digits", settings, fit, data, settings.num_samples))
     start = _with_epsilon(fit, data)
-    stage = settings.num_inducing[-1], settings.epsilon_steps, settings.learning_rates[-1]
-    fitted("epsilon inferred, Gaussian", *_in_stages(work, settings, data, "epsilon", [stage], start.model, start))
-    more = list(zip(settings.more_inducing, settings.more_steps, settings.more_rates, strict=True))
+    again = _stages([settings.num_inducing[-1]] * len(settings.epsilon_steps), settings.epsilon_steps, settings.epsilon_rates)
+    fitted("epsilon inferred, Gaussian", *_in_stages(work, settings, data, "epsilon", again, start.model, start))
+    more = _stages(settings.more_inducing, settings.more_steps, settings.more_rates)
     larger, seconds = _in_stages(work, settings, data, "larger", more, fit.model, fit)
     fitted("larger, Gaussian", larger, seconds)
     part("larger, free-form", lambda: _sampled(work, "larger", settings, larger, data, settings.more_samples))
@@ -172,15 +176,15 @@ Stage = tuple[int, int, float]
 """A number of inducing inputs, one of steps, and the learning rate at first."""
 
 
-def _stages(settings: Settings) -> list[Stage]:
-    return list(zip(settings.num_inducing, settings.num_steps, settings.learning_rates, strict=True))
+def _stages(num_inducing: Sequence[int], num_steps: Sequence[int], rates: Sequence[float]) -> list[Stage]:
+    return list(zip(num_inducing, num_steps, rates, strict=True))
 
 
-def _tried(work: Workplace, settings: Settings, data: Labelled) -> Values:
+def _tried(work: Workplace, settings: Settings, data: Labelled, stages: list[Stage]) -> Values:
     """How well the last training images are predicted from the others, under each of the variances; and the best of these."""
     most = len(data.X) - settings.num_held_out
     without = Labelled(data.X[:most], data.y[:most], data.X[most:], data.y[most:])
-    stages, densities, seconds = _stages(settings)[: settings.trial_stages], [], 0.0
+    densities, seconds = [], 0.0
     for variance in settings.variances:
         fit, more = _fitted(work, settings, without, f"trial-{variance:g}", stages, variance)
         densities.append(_scores(fit, without)["log density"])
@@ -209,7 +213,7 @@ def _in_stages(
     settings: Settings,
     data: Labelled,
     name: str,
-    stages: Sequence[tuple[int, int, float]],
+    stages: list[Stage],
     model: fg.SparseGP,
     fit: fg.GaussianFit | None = None,
 ) -> tuple[fg.GaussianFit, float]:
