@@ -1,4 +1,5 @@
 import dataclasses
+import warnings
 
 import equinox as eqx
 import jax
@@ -169,6 +170,28 @@ class TestStart:
         fit = fg.fit_gaussian(given, X, y, NaturalGradient(max_steps=1), train_inducing=False)
         with pytest.raises(ValueError, match="start is a fit of another model"):
             fg.fit_gaussian(given._replace(fixed=["kernel"]), X, y, start=fit)
+
+
+def test_single_precision_that_is_too_little_is_said():
+    """A variance 1e9 times the nugget: the means of many points close together are lost in 32-bit numbers."""
+    Z = np.linspace(0, 6, 40)[:, None]
+
+    def fitted(variance):
+        kernel = fg.kernels.RBF(variance, 2.0) + fg.kernels.White(1e-3)
+        given = fg.SparseGP(
+            kernel, fg.likelihoods.Gaussian(0.1), inducing=Z, fixed=["kernel"], jitter=1e-12, single_precision=True
+        )
+        return fg.fit_gaussian(given, X, REAL, train_inducing=False, progress=False)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        enough = fitted(1.0)
+    with pytest.warns(UserWarning, match="single precision is too little here.*leave single_precision out"):
+        too_little = fitted(1e6)
+    for fit in (enough, too_little):
+        X64, y64 = jnp.asarray(X), jnp.asarray(REAL)
+        double = bound(fit.model.in_double_precision(), X64, y64, fit.sites.gaussian())
+        np.testing.assert_allclose(fit.elbo, double, rtol=1e-9)
 
 
 def test_sites_of_more_points_leave_the_process_as_it_was():

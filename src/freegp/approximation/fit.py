@@ -36,6 +36,8 @@ METHODS: dict[str, type[NaturalGradient] | type[LBFGS] | type[AdaDelta]] = {
 INTERRUPTED = "was interrupted"
 MOST_ROUNDS = 6
 """How many numbers of inducing points are tried where the fit finds their number."""
+MOST_LOST_TO_ROUNDING = 1e-3
+"""Largest error of the bound, as a share of it, that single precision may make unsaid."""
 GROWTH = 0.5
 """Their number grows by this share at least, by twice it the second time, and so on."""
 
@@ -140,6 +142,8 @@ def _fit(model: SparseGP, X: np.ndarray, y: np.ndarray, run: Run, sites: Sites |
         warnings.warn("the fit was interrupted; this is how far it came", stacklevel=4)
         outcome.end("ran out", f"{INTERRUPTED} after {len(outcome.trace)} steps")
     fitted, sites, mean, covariance, elbo = _finish(problem, outcome.position, outcome.sites)
+    if model.single_precision:
+        _warn_of_rounding(problem, outcome, float(elbo))
     held = Problem(fitted, problem.X, problem.y, False)
     sparsity, curvature = judged(held, sites, run.looks_at_all(len(X)) and outcome.status == "converged")
     fit = GaussianFit(
@@ -210,4 +214,21 @@ def _finish(problem: Problem, position: Array, sites: Sites) -> tuple[SparseGP, 
     model = problem.at(position)
     sites = sites_at(model, sites)
     q = sites.gaussian()
-    return model, sites, q.mean, q.covariance, bound(model, problem.X, problem.y, q)
+    return model, sites, q.mean, q.covariance, bound(model.in_double_precision(), problem.X, problem.y, q)
+
+
+@eqx.filter_jit
+def _in_own_precision(problem: Problem, position: Array, sites: Sites) -> Array:
+    """The bound where work on the data is done as the model does it."""
+    model = problem.at(position)
+    return bound(model, problem.X, problem.y, sites_at(model, sites).gaussian())
+
+
+def _warn_of_rounding(problem: Problem, outcome: Outcome, elbo: float) -> None:
+    in_single = float(_in_own_precision(problem, outcome.position, outcome.sites))
+    if math.isfinite(elbo) and not abs(in_single - elbo) < MOST_LOST_TO_ROUNDING * max(1.0, abs(elbo)):
+        warnings.warn(
+            f"single precision is too little here: the bound is {elbo:.6g} nats, but {in_single:.6g} where work on the data is "
+            "done in it; standardise the inputs, add White to the kernel, or leave single_precision out",
+            stacklevel=5,
+        )
