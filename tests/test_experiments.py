@@ -163,8 +163,10 @@ class TestPieces:
         model = mnist.model_of(X[:6], np.array([0.5, 1.0, 3.0]), 2.0)
         fit = fg.fit_gaussian(model, X, y, fg.AdaDelta(batch_size=10, num_steps=3), progress=False)
         scaled, in_scale = mnist.in_lengthscales(fit, data)
-        for got, expected in zip(scaled.predict_f(in_scale.X_test), fit.predict_f(data.X_test), strict=True):
+        in_double = replace(scaled, model=scaled.model.in_double_precision())
+        for got, expected in zip(in_double.predict_f(in_scale.X_test), fit.predict_f(data.X_test), strict=True):
             np.testing.assert_allclose(got, expected, rtol=1e-9)
+        assert scaled.model.single_precision
         assert scaled.model.parameter_values()["kernel.members.0.lengthscales"] == 1.0
 
     def test_digits_that_are_not_done_say_what_is_missing(self):
