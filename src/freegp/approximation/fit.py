@@ -36,10 +36,10 @@ METHODS: dict[str, type[NaturalGradient] | type[LBFGS] | type[AdaDelta]] = {
 INTERRUPTED = "was interrupted"
 MOST_ROUNDS = 6
 """How many numbers of inducing points are tried where the fit finds their number."""
-MOST_LOST_TO_ROUNDING = 1e-3
-"""Largest error of the bound, as a share of it, that single precision may make unsaid."""
 GROWTH = 0.5
 """Their number grows by this share at least, by twice it the second time, and so on."""
+MOST_LOST_TO_ROUNDING = 1e-3
+"""Largest error of the bound, as a share of it, that single precision may make unsaid."""
 
 
 @one_blas_thread

@@ -6,6 +6,9 @@ in whitened coordinates of the parameters at which they were found, ``W = R0^T L
 itself is large where Kuu is nearly singular.
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -17,6 +20,8 @@ from freegp.numerics.stacks import Stack, around, gram, is_diagonal, plus, produ
 from freegp.saving import registered
 from freegp.target.log_density import data_term
 from freegp.target.projection import Projection, covariances, in_basis, project_gaussian, to_weights
+
+AnySites = TypeVar("AnySites")
 
 
 class Gaussian(eqx.Module):
@@ -136,33 +141,27 @@ def nudged_bound(
     return data_term(model, projection, X, y) - divergence, projection
 
 
-@jax.custom_vjp
-def _under_sites(Kuu: Stack, sites: Sites) -> tuple[Projection, Float[Array, ""]]:
-    """Projection for Kuf, and divergence from the prior, of the q(u) with these sites, which stand in coordinates of Kuu.
+def held_as_factors(under: Callable[[Stack, AnySites], tuple[Projection, Array]]) -> Callable[..., tuple[Projection, Array]]:
+    """A projection and a divergence from the prior, of Kuu and sites, with their slope in Kuu where the sites are factors of u.
 
     Held as factors of u, they make the precision ``B = (Kuu + Lambda^-1)^-1``, and so ``dB = -B dKuu B``, the weights
     ``w = B Lambda^-1 h``, ``dw = -B dKuu w``, and the divergence ``dKL = tr((B Kuu B + w w^T - 2 B Kuu w w^T) dKuu) / 2``.
     """
-    q = sites.gaussian()
-    unwhitening = transposed(sites.inverse_factors)
-    precision = around(unwhitening, jnp.eye(q.mean.shape[0]) - q.covariance)
-    return Projection(times(unwhitening, q.mean), precision), q.divergence_from_prior()
+
+    def forward(Kuu: Stack, sites: AnySites) -> tuple[tuple[Projection, Array], tuple[Stack, Projection, AnySites]]:
+        projection, divergence = under(Kuu, sites)
+        return (projection, divergence), (Kuu, projection, sites)
+
+    def backward(residuals: tuple[Stack, Projection, AnySites], cotangents: tuple[Projection, Array]) -> tuple[Stack, AnySites]:
+        Kuu, projection, sites = residuals
+        return _slope_in_covariances(Kuu, projection, cotangents), jax.tree.map(jnp.zeros_like, sites)
+
+    held = jax.custom_vjp(under)
+    held.defvjp(forward, backward)
+    return held
 
 
-def _under_sites_forward(Kuu: Array, sites: Sites) -> tuple[tuple[Projection, Array], tuple[Array, Projection, Sites]]:
-    projection, divergence = _under_sites(Kuu, sites)
-    return (projection, divergence), (Kuu, projection, sites)
-
-
-def _under_sites_backward(
-    residuals: tuple[Array, Projection, Sites], cotangents: tuple[Projection, Array]
-) -> tuple[Array, Sites]:
-    Kuu, projection, sites = residuals
-    return slope_in_covariances(Kuu, projection, cotangents), jax.tree.map(jnp.zeros_like, sites)
-
-
-def slope_in_covariances(Kuu: Stack, projection: Projection, cotangents: tuple[Projection, Array]) -> Stack:
-    """In Kuu, where sites are held as factors of u: of their projection and of the divergence from the prior."""
+def _slope_in_covariances(Kuu: Stack, projection: Projection, cotangents: tuple[Projection, Array]) -> Stack:
     w, B = projection.weights, projection.precision
     of_projection, of_divergence = cotangents
     left = times(B, of_projection.weights + of_divergence * times(Kuu, w)) - 0.5 * of_divergence * w
@@ -175,7 +174,13 @@ def slope_in_covariances(Kuu: Stack, projection: Projection, cotangents: tuple[P
     return symmetrize(-inner @ B - jnp.einsum("ap,bp->pab", left, w))
 
 
-_under_sites.defvjp(_under_sites_forward, _under_sites_backward)
+@held_as_factors
+def _under_sites(Kuu: Stack, sites: Sites) -> tuple[Projection, Float[Array, ""]]:
+    """Projection for Kuf, and divergence from the prior, of the q(u) with these sites, which stand in coordinates of Kuu."""
+    q = sites.gaussian()
+    unwhitening = transposed(sites.inverse_factors)
+    precision = around(unwhitening, jnp.eye(q.mean.shape[0]) - q.covariance)
+    return Projection(times(unwhitening, q.mean), precision), q.divergence_from_prior()
 
 
 def no_nudge(sites: Sites) -> Projection:

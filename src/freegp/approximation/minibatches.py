@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from freegp.approximation.gaussian import Sites, no_nudge, sites_at, slope_in_covariances
+from freegp.approximation.gaussian import Sites, held_as_factors, no_nudge, sites_at
 from freegp.approximation.problem import DIVERGED, Outcome, Problem
 from freegp.approximation.progress import FitProgress
 from freegp.model import SparseGP
@@ -78,27 +78,6 @@ def to_whitened(model: SparseGP, sites: WeightSites) -> Sites:
     return Sites(inverse_factors, symmetrize(around(there, sites.precision)), times(there, sites.linear))
 
 
-@jax.custom_vjp
-def _under_points(K: Stack, sites: WeightSites) -> tuple[Projection, Float[Array, ""]]:
-    """`under`, with the slope in K that it has where the sites are held as factors of u."""
-    return _under(K, sites)
-
-
-def _under_points_forward(K: Array, sites: WeightSites) -> tuple[tuple[Projection, Array], tuple[Array, Projection, WeightSites]]:
-    projection, divergence = _under(K, sites)
-    return (projection, divergence), (K, projection, sites)
-
-
-def _under_points_backward(
-    residuals: tuple[Array, Projection, WeightSites], cotangents: tuple[Projection, Array]
-) -> tuple[Array, WeightSites]:
-    K, projection, sites = residuals
-    return slope_in_covariances(K, projection, cotangents), jax.tree.map(jnp.zeros_like, sites)
-
-
-_under_points.defvjp(_under_points_forward, _under_points_backward)
-
-
 def carried(sites: WeightSites, K: Stack, K_moved: Stack) -> WeightSites:
     """The same factors of u where K has moved: ``w = K^-1 K' w' = [I + K^-1 (K' - K)] w'``, which rounds what moved alone."""
     if is_diagonal(K):
@@ -124,6 +103,9 @@ def _under(K: Stack, sites: WeightSites) -> tuple[Projection, Float[Array, ""]]:
     w = times(D, sites.linear)
     determinants = jnp.sum(of_sum) - (num_latents / K.shape[0]) * jnp.sum(of_K)
     return Projection(w, plus(K_inverse, -D)), 0.5 * (jnp.sum(w * times(K, w)) - jnp.sum(G * D) + determinants)
+
+
+_under_points = held_as_factors(_under)
 
 
 def nudged_bound(
@@ -160,7 +142,7 @@ def is_within_reach(K: Stack, sites: WeightSites) -> Bool[Array, ""]:
     """Whether q(w) is a Gaussian, and in no direction far wider than its prior: whether ``K + G`` is above ``K / WIDEST``.
 
     It may not be after a step where the likelihood is not log-concave and a minibatch's curvature is negative, or where the
-    parameters or inducing inputs moved and left G where it was.
+    parameters or inducing inputs moved far.
     """
     rest = plus((1.0 - 1.0 / WIDEST) * K, sites.precision)
     return jnp.all(jnp.isfinite(jnp.linalg.cholesky(rest)))
