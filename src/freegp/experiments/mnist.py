@@ -33,7 +33,8 @@ READINGS = (
     "q(v) settles alone.",
     "The variance, which sets the scale of what robust-max does not see, is held: at that value under which a small model of all "
     "but the last training images predicts these best. Free, it grows with the number of steps, and the bound with it.",
-    "Work on the images is done in single precision where draws are made, else in double precision.",
+    "Work on the images is done in single precision where draws are made, else in double; robust-max has its quadrature in "
+    "single.",
     "Of theta the chains move one factor of all lengthscales, whose ratios stay those of the fit: the paper does not say whether "
     "all of them moved.",
     "The draws are few for chains that mix so slowly: see how many are effective.",
